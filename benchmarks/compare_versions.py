@@ -69,9 +69,7 @@ def works():
     kept = {"bounds": (0, np.inf), "sum_bounds": (1, 1)}
     found["sum to one, the same"] = median_ms(lambda: stepwell.lsq_linear(spectra, pixels, **kept), 5)
     own, right = random.normal(size=(20_000, 40, 10)), random.normal(size=(20_000, 40))
-    found["lsq_linear, 20,000 of 40 x 10 in a box"] = median_ms(
-        lambda: stepwell.lsq_linear(own, right, (-0.1, 0.2)), 5
-    )
+    found["lsq_linear, 20,000 of 40 x 10 in a box"] = median_ms(lambda: stepwell.lsq_linear(own, right, (-0.1, 0.2)), 5)
     found["lsq_linear, 300 of 60 x 40 in a box"] = median_ms(lambda: stepwell.lsq_linear(A - 0.5, b, (-0.1, 0.2)), 5)
     beam = tomography.parallel_beam(64, angles=np.arange(0, 180, 6.0))
     block = random.normal(size=(beam.shape[0], 16))

@@ -91,7 +91,7 @@ def test_several_numbers_and_texts():
     assert checks.read_reals("range", (1, np.float32(2)), 2, meaning="ends", above=0) == (1.0, 2.0)
     assert checks.read_texts("names", np.array(["a", "b"]), 2, "one each") == ["a", "b"]
     for wrong in (3, None, "ab", b"ab", {1, 2}, {1: 2}, (1,), (1, 2, 3), np.ones((2, 2)), object()):
-        with pytest.raises(checks.WrongKind, match="^shape is .*; allowed: 2 whole numbers, rows, columns$"):
+        with pytest.raises(checks.WrongKind, match=r"^shape is .*; allowed: 2 whole numbers, rows, columns$"):
             checks.read_sizes("shape", wrong, 2, meaning="rows, columns")
     with pytest.raises(ValueError, match=r"^shape is 0; allowed: a whole number of at least 1$"):
         checks.read_sizes("shape", (1, 0), 2, meaning="rows, columns")
@@ -109,12 +109,12 @@ def test_kinds_templates_and_memory():
     checks.require_template("like", None)
     checks.require_template("like", np.ones(2, np.float32))
     for wrong in (3, [1.0], "x", memoryview(b"x")):
-        with pytest.raises(checks.WrongKind, match="^like is .*; allowed: None or an array of NumPy"):
+        with pytest.raises(checks.WrongKind, match=r"^like is .*; allowed: None or an array of NumPy"):
             checks.require_template("like", wrong)
-    with pytest.raises(checks.WrongKind, match="^like has dtype complex128; allowed: real numbers$"):
+    with pytest.raises(checks.WrongKind, match=r"^like has dtype complex128; allowed: real numbers$"):
         checks.require_template("like", np.ones(2, complex))
     checks.require_memory("n", 3, 3)
-    with pytest.raises(ValueError, match="^n is 9; allowed: a size that fits into the memory"):
+    with pytest.raises(ValueError, match=r"^n is 9; allowed: a size that fits into the memory"):
         checks.require_memory("n", 9, 2**60)
 
 

@@ -164,6 +164,39 @@ def test_a_living_writer_keeps_its_file(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["new.txt", "ours"]
 
 
+#: Maps a small image, and is killed while one of its files is being written.
+KILLED = """
+import os, signal, sys
+real, calls, last = os.fsync, 0, int(sys.argv[1])
+
+def fsync(descriptor):
+    global calls
+    calls += 1
+    if calls == last:
+        os.kill(os.getpid(), signal.SIGKILL)
+    real(descriptor)
+
+os.fsync = fsync
+from stepwell.apps.t2 import map_image
+map_image("image.npz", "maps", 0.01, bins=5, angles=(150.0, 180.0, 2), threads=1)
+"""
+
+
+@pytest.mark.parametrize("last", [1, 3, 9, 1000])
+def test_a_killed_run_over_an_image_leaves_nothing_once_it_is_resumed(last, tmp_path):
+    rng = np.random.default_rng(0)
+    np.savez_compressed(tmp_path / "image.npz", image=np.exp(-np.arange(6)) * 100 * (1 + rng.random((3, 2, 2, 1))))
+    kinds = []
+    for calls in (last, 10**6):
+        run = subprocess.run([sys.executable, "-c", KILLED, str(calls)], cwd=tmp_path, timeout=100)
+        kinds.append(run.returncode)
+        left = [path.name for path in (tmp_path / "maps").rglob(".stepwell-*.tmp")]
+        assert bool(left) == (run.returncode != 0), left
+    assert kinds == [0 if last == 1000 else -signal.SIGKILL, 0]
+    assert "t2map.json" in os.listdir(tmp_path / "maps")
+    assert not [name for name in os.listdir(tmp_path / "maps") if name.startswith(".")]
+
+
 def test_a_scratch_folder_is_private_and_goes(tmp_path):
     with scratch_folder(tmp_path) as name:
         assert stat.S_IMODE(os.stat(name).st_mode) == 0o700

@@ -148,7 +148,9 @@ def _read_header(path: Path, file: IO[bytes], size: int) -> tuple[int, np.dtype,
     shape, fortran, dtype = reader(file)
     needed, there = dtype.itemsize * math.prod(shape), size - file.tell()
     if dtype.hasobject:
-        raise Unreadable(f"{os.fspath(path)}: holds objects of Python's; allowed: numbers, which need no pickle")
+        raise Unreadable(
+            f"{os.fspath(path)}: cannot be read: it holds objects of Python's; allowed: numbers, which need no pickle"
+        )
     if min(shape, default=0) < 0 or needed > there:
         raise Unreadable(
             f"{os.fspath(path)}: cannot be read: an array {shape} of {dtype} takes {needed} bytes; {there} are there"

@@ -185,14 +185,15 @@ def _parts(argument: str, value: Any, count: int | None, what: str) -> list[Any]
     plain = isinstance(value, Sequence | np.ndarray) and not isinstance(value, str | bytes)
     parts = list(value) if plain and getattr(value, "ndim", 1) == 1 else []
     right = len(parts) > 0 if count is None else len(parts) == count
-    require_kind(right, argument, value, what if count is None else f"{count} {what}")
+    require_kind(right, argument, value, f"a sequence of {what}" if count is None else f"{count} {what}")
     return parts
 
 
 def require_memory(argument: str, value: Any, numbers: int) -> None:
     """Raise where so many numbers of eight bytes, which a size asks for, are more than the memory can hold."""
     free = available_bytes(np.empty(0))
-    fits = free is None or 8 * numbers <= free
+    # (What a system says is free may be wrong, and what it can swap is not in it: a gigabyte is always tried.)
+    fits = free is None or 8 * numbers <= max(free, 1 << 30)
     require(fits, argument, value, f"a size that fits into the memory, {numbers} numbers do not")
 
 

@@ -120,7 +120,7 @@ def test_jax_arrays_follow_the_template_to_its_device():
 import jax, numpy as np
 from stepwell import arrays
 first, second = jax.devices()
-for usual in (None, first, second):
+for usual in (None, "cpu", first, second):
     jax.config.update("jax_default_device", usual)
     for home in (first, second):
         with jax.default_device(home):
@@ -138,6 +138,13 @@ print("good")
     there = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=there)
     assert run.stdout.strip() == "good", run.stderr
+
+
+def test_arrays_of_jax_are_on_the_cpu_in_tests_of_the_cpu():
+    """Whatever JAX's default is on this machine; tests/conftest.py sees to it."""
+    jax = pytest.importorskip("jax")
+    (device,) = jax.numpy.zeros(1).devices()
+    assert device.platform == "cpu"
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (1, 1)])

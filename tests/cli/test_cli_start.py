@@ -69,7 +69,8 @@ def test_an_interrupt_at_any_moment_of_the_start(tmp_path):
         time.sleep(0.02 + delay)
         child.send_signal(signal.SIGINT)
         _, said = child.communicate(timeout=60)
-        assert child.returncode in (0, 130), said
+        # (While the interpreter ends, after all is done, the signal itself may end it.)
+        assert child.returncode in (0, 130, -signal.SIGINT), said
         assert b"Traceback" not in said
         assert b"None" not in said
         if child.returncode == 130:

@@ -300,7 +300,7 @@ def test_errors_of_files(tmp_path, picture):
     assert "there is no file" in fails("stipple", tmp_path / "no.png", "-o", tmp_path / "a.svg")
     (tmp_path / "text.png").write_text("text")
     assert "not a picture that Pillow can read" in fails("stipple", tmp_path / "text.png", "-o", tmp_path / "a.svg")
-    assert "cannot be read" in fails("stipple", tmp_path, "-o", tmp_path / "a.svg")
+    assert "is not a regular file" in fails("stipple", tmp_path, "-o", tmp_path / "a.svg")
     assert "give either IMAGE or --demo" in fails("stipple", "-o", tmp_path / "a.svg")
     assert "give either IMAGE or --demo" in fails("stipple", picture, "--demo", "-o", tmp_path / "a.svg")
     assert not (tmp_path / "a.svg").exists()

@@ -71,11 +71,12 @@ def assert_no_lie(found, A, B, lam, L, square, options):
             assert residual <= 3 * tol * size + rounding, (j, float(residual / size))
             continue
         unit, right = np.abs(H).max(), np.abs(rhs).max()
+        if 100 * float(limits.eps) * np.linalg.cond((H / unit).astype(float)) > tol:
+            continue  # too hard for the dtype
         y = np.linalg.solve((H / unit).astype(float), (rhs / right).astype(float))
         decimal = float(np.log10(np.abs(y).max()) + np.log10(right) - np.log10(unit))
         within = abs(decimal) < LARGEST[str(dtype)] - 2
-        hard = 100 * float(limits.eps) * np.linalg.cond((H / unit).astype(float)) > tol
-        assert not within or hard, (j, status.name, decimal)
+        assert not within, (j, status.name, decimal)
 
 
 @pytest.mark.parametrize("first", range(0, 600, 50))

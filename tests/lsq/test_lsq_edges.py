@@ -41,7 +41,7 @@ def test_one_dark_pixel_does_not_hold_up_a_batch():
     np.testing.assert_array_equal(result.x[17], 0)
 
 
-@pytest.mark.parametrize("size", [1e9,  1e15, 1e17, 1e20, 1e100, 1e300])
+@pytest.mark.parametrize("size", [1e9, 1e15, 1e17, 1e20, 1e100, 1e300])
 @pytest.mark.parametrize("scale", [1.0, 1e-9, 1e6])
 @pytest.mark.parametrize("lam", [0.0, 1e-3])
 def test_bounds_that_are_far_away_do_not_count(size, scale, lam):

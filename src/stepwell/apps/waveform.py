@@ -79,6 +79,8 @@ class Deconvolution:
 
     def returns(self, shot: int, least: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
         """Return arrival times (in samples) and amplitudes of one shot; see :func:`find_returns`."""
+        if isinstance(least, float) and np.isnan(least):  # the threshold of a shot that is not finite: no return
+            least = np.inf
         return find_returns(self.amplitudes[shot], least)
 
 

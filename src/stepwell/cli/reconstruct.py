@@ -17,7 +17,7 @@ from rich.table import Table
 from stepwell.apps.tomography.scan import ORDERS, Order
 from stepwell.array_files import map_array_file
 from stepwell.arrays import host_copy
-from stepwell.checks import meant, read_real, read_whole, require
+from stepwell.checks import meant, read_real, read_whole, require, require_memory
 from stepwell.cli.console import make_table
 from stepwell.cli.inputs import (
     FiniteRange,
@@ -360,6 +360,8 @@ def _check(output: Path, lam: str | None, relative: float, tol: float, size: int
         read_real("--noise", noise, at_least=0)
         read_whole("--size", size, 2)
         read_whole("--angles", angles, 1)
+        # Each angle has an entry of the projector for every pixel, and more.
+        require_memory("--angles", angles, 2 * angles * size * size)
         read_real("--tol", tol, above=0)
 
 

@@ -93,7 +93,7 @@ class Method(Protocol):
     """A way to solve the positive definite systems for a block of residuals."""
 
     #: Whether blocks may hold columns that are idle, where a library compiles programs for shapes.
-    takes_idle = False
+    takes_idle: bool = False
 
     def start(self, system: System) -> Start | None:
         """Return a point better than zero that costs no more than Aᵀb does; None: there is none."""
@@ -206,7 +206,7 @@ def solve_in_rounds(
         true = to_host(sums.norms(gradient)) / norms[columns]
         stopped |= sums.stopped
         if int(correction.iterations.max()) and not any(correction.history):  # in one step, of which nobody was told
-            for place in np.flatnonzero(active):
+            for place in np.flatnonzero(active).tolist():
                 history[columns[place]].append(float(true[place]))
             shown = true[active]
             stopped |= watch(int(iterations[columns].max()), int(np.sum(shown > tol)), float(shown.max()))
@@ -218,7 +218,7 @@ def solve_in_rounds(
             true = np.where(worse, before, true)
 
         again = np.zeros(columns.size, dtype=bool)
-        for place, column in zip(np.flatnonzero(active), columns[active]):
+        for place, column in zip(np.flatnonzero(active).tolist(), columns[active].tolist()):
             residual[column] = true[place]
             claim = correction.claims[place]
             if true[place] <= tol:

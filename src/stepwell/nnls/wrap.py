@@ -116,7 +116,7 @@ def _numbers(batch: Batch, answers: Answers) -> dict[str, Any]:
             names["lam"], fit, names["seminorm"], unpenalized = answers.lam
             if family is not None and family.lam is not None:
                 given = family.lam if family.given_lam is None else family.given_lam
-                names["lam"] = arrays.namespace_of(given).broadcast_to(given, (batch.systems,))
+                names["lam"] = arrays.namespace_of(given).zeros_like(names["lam"]) + given
                 if family.given_lam is not None:
                     names["seminorm"] = names["seminorm"] / given
         if family is not None and family.gram is not None:

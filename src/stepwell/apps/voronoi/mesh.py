@@ -196,7 +196,7 @@ def read_extent(extent: Any, *, flat: bool = False) -> tuple[float, float]:
     sides = read_array("extent", extent, "(width, height)")
     require_shape(tuple(sides.shape) == (2,), "extent", sides, "(width, height)")
     least, above = (0, None) if flat else (None, 0)
-    width, height = (read_real(f"extent[{k}]", side, at_least=least, above=above) for k, side in enumerate(sides))
+    width, height = (read_real(f"extent[{k}]", side, at_least=least, above=above) for k, side in enumerate(extent))
     return width, height
 
 
