@@ -52,6 +52,9 @@ def breach(problem: Problem, x: np.ndarray, lam: np.ndarray, multipliers: np.nda
     # x near the smallest numbers has few digits, and is as good as zero.
     size = size + norms.sum(axis=1) * np.longdouble(1e-28 if problem.single else 1e-278)
     unit = norms * np.where(size > 0, size, 1)[:, None]
+    if ((lam > 0) & (lam < 1e-140)).any():  # squares near the smallest numbers have few digits
+        image = problem.penalized(x)
+        unit = unit + 1e-310 * np.abs(image if problem.L is None else image @ problem.L)
     # At a bound is what a step to it would change Kx by no more than rounding does.
     with np.errstate(invalid="ignore"):
         near = norms * np.minimum(x - problem.lower, problem.upper - x) <= 1e-15 * size[:, None]
