@@ -137,8 +137,8 @@ def test_every_constant_has_its_effect(name, preset):
 
 
 def test_info_0_the_direction_does_not_descend():
-    """Squares overflow: the slope is minus infinity, and no step can be compared with it."""
-    r = minimize(lambda x: (1e200 * x.sum(), np.full(2, 1e200)), np.ones(2), jac=True)
+    """The way to the bounds times the gradient overflows: no step can be compared with a slope of minus infinity."""
+    r = minimize(lambda x: (1e305 * x.sum(), np.full(2, 1e305)), np.ones(2), jac=True, bounds=(-1e6, 1e6))
     assert r.reason is Status.LINE_SEARCH
     assert r.info == 0
     assert "info 0" in r.message

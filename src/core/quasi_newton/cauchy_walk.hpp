@@ -68,6 +68,7 @@ SW_HD double crossing_of_s(double s, double g, double gamma) {
 // The first breakpoints of the rest of the range. Scalar, as all up to decide_list().
 SW_HD void select_breaks(State& s) {
     s.walk.high = is_finite(s.walk.range) ? number_of_time(s.walk.range) : last_break;
+    s.walk.shift = 0;
     s.action = Action::list_breaks;
 }
 
@@ -78,7 +79,6 @@ SW_HD void start_walk(State& s, const PathSlope& slope) {
     s.walk.range = range > 0 ? range : double_infinity;
     s.walk.moving = s.movable_descent;
     s.walk.ranges = 0;
-    s.walk.shift = 0;
     s.walk.lists = 0;
     s.carry_time = -1;
     select_breaks(s);
@@ -108,7 +108,7 @@ SW_HD_CALLED void end_selection(State& s, const Scratch& w) {
     const double to = walk.high == last_break ? double_infinity : time_of_number(walk.high);
     double t;
     if (walk_settles(s, slope, walk.moving, walked_to(s.carry_time), to, t)) return end_walk(s, t);
-    if (++walk.lists >= most_lists && is_finite(to)) return end_walk(s, to);
+    if (++walk.lists >= most_lists) return end_walk(s, is_finite(to) ? to : walked_to(s.carry_time));
     walk.above = walk.high;
     if (is_finite(walk.range) && walk.above >= number_of_time(walk.range)) {
         walk.range = walk.ranges < 8 && walk.range < 1e300 ? 8 * walk.range : double_infinity;
@@ -125,6 +125,13 @@ SW_HD void start_counting(State& s) {
     s.action = Action::count_breaks;
 }
 
+// The next list has been counted to fit. If it does not, the variables have changed in between: the walk
+// ends, as it would go on for ever.
+constexpr int16_t counted_to_fit = -1;
+SW_HD void must_fit(State& s) {
+    s.walk.shift = counted_to_fit;
+}
+
 // After the counts: `length` is a list's.
 template <class Count>
 SW_HD_CALLED void decide_count(State& s, const Count* bins, int length) {
@@ -133,10 +140,11 @@ SW_HD_CALLED void decide_count(State& s, const Count* bins, int length) {
     int bin = 0;
     while (bin < walk_bins && count + bins[bin] <= Count(length)) count += bins[bin++];
     s.action = Action::list_breaks;
-    if (bin == walk_bins) return;
+    if (bin == walk_bins) return must_fit(s);
     const uint64_t begins = walk.above + (uint64_t(bin) << walk.shift);
     if (count > 0) {
         walk.high = begins;
+        must_fit(s);
     } else if (walk.shift == 0) {
         walk.high = begins + 1;
         s.action = Action::sum_ties;
@@ -235,7 +243,9 @@ SW_HD_CALLED void decide_list(Team& team, State& s, const Scratch& w, const Brea
     if (team.rank() == 0) {
         s.walk.moving = moving;
         s.carry_time = crossed;
-        if (!fits) {
+        if (!fits && s.walk.shift == counted_to_fit) {
+            end_walk(s, walked_to(crossed));
+        } else if (!fits) {
             start_counting(s);
         } else if (ended >= 0) {
             double t;

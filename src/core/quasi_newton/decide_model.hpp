@@ -15,8 +15,7 @@ SW_HD Status stopping_status(const State& s, const Options& o) {
         return Status::gradient_norm;
     if (s.f <= o.target) return Status::target;
     if (s.pending != Status::running) return s.pending;
-    if (o.ftol > 0 && s.stalls >= o.patience) return Status::decrease;
-    if (o.ftol == 0 && s.stalls > 0) return Status::rounding;
+    if (is_out_of_patience(s, o) && !may_go_on(s, o)) return o.ftol > 0 ? Status::decrease : Status::rounding;
     if (s.iterations >= o.max_iterations) return Status::max_iterations;
     if (s.evaluations >= o.max_evaluations) return Status::max_evaluations;
     return Status::running;
@@ -54,6 +53,10 @@ SW_HD void take_pair(Team& team, State& s, const Options& o, const SmallMatrices
         } else {
             s.pairs = min_of(s.pairs, int(o.capacity) - 1);
             ++s.skipped;
+            if (s.pairs > 0 && went_to_the_limit(s, o)) drop_history(s);
+            // Too steep for its square; the other scale of a pair has none of y.
+            const double ss = sums[layout.new_ss() + r - 1];
+            if (!o.weighted && !is_finite(yy) && sy > ss && is_finite(sy) && ss > 0) s.gamma = ss / sy;
         }
     }
     team.sync();
@@ -71,8 +74,11 @@ SW_HD void judge_point(State& s, const Options& o, const AbsorbTotals& found) {
     s.held = int64_t(found.held);
     s.confine = Confine::project;
     s.carry_time = -1;
+    // A step as long as there is any says nothing of f but that the scale was too short: its pair has
+    // another, and if that was refused, take it anew.
+    const bool longer = went_to_the_limit(s, o) && (s.pairs > 0 || renew_scale(s, o, NewScale::longer));
     s.cauchy_time = s.gamma;
-    if (s.iterations > 0) count_stall(s, o);
+    if (s.iterations > 0 && !(longer && stalls(s, o))) count_stall(s, o);
     const Status status = stopping_status(s, o);
     if (status != Status::running) {
         finish(s, status);

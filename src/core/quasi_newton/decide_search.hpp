@@ -2,6 +2,7 @@
 // the aim sweep). Scalar.
 #pragma once
 
+#include "core/quasi_newton/headway.hpp"
 #include "core/quasi_newton/line_search.hpp"
 #include "core/quasi_newton/totals.hpp"
 
@@ -10,11 +11,6 @@ SW_BEGIN
 SW_HD void finish(State& s, Status status) {
     s.status = status;
     s.action = Action::done;
-}
-
-// What differences of f are made of, where they are no larger.
-SW_HD double rounding_of_f(const State& s, const Options& o) {
-    return o.f_rounding * absolute(s.f);
 }
 
 // Whether this problem has a finite bound, and whether it has two for every variable.
@@ -63,8 +59,29 @@ SW_HD bool return_to_best(State& s, Status why) {
 // of them, nothing can be told.
 constexpr double hidden_in_rounding = 64;
 
-SW_HD void search_failed(State& s, SearchInfo info, double f) {
+// Whether a search along the direction has gone as far as it may, ever farther, without a rise of f: the
+// direction is too short.
+SW_HD bool only_went_on(const State& s, SearchInfo info) {
+    return !s.search.bracketed && !s.search.nonfinite &&
+           (info == SearchInfo::step_max || info == SearchInfo::evaluations);
+}
+
+// The same of one that ran out of evaluations, most of which it needed to get anywhere.
+SW_HD bool was_too_short(const State& s, SearchInfo info) {
+    return only_went_on(s, info) || (info == SearchInfo::evaluations && s.search.best >= long_way);
+}
+
+SW_HD void search_failed(State& s, const Options& o, SearchInfo info, double f) {
     s.info = info;
+    // A scale that leads no farther than the search has been leads nowhere. One that led far, without a pair
+    // to say so, may have been too long.
+    const double length = s.gamma * s.projected_gradient;
+    const bool too_short =
+        was_too_short(s, info) && (s.pairs == 0 || length <= s.search.best * s.direction_norm);
+    const bool too_long = s.search.bracketed && s.pairs == 0 && info != SearchInfo::step_min;
+    // (Not of the first search, which begins with such a step.)
+    const bool renewed = s.iterations > 0 && ((too_short && renew_scale(s, o, NewScale::longer)) ||
+                                              (too_long && renew_scale(s, o, NewScale::shorter)));
     // What a whole step would lower f by, as far as the slope knows.
     const double promised = -s.search.slope0 * min_of(1.0, s.search.step_max);
     const bool hidden = promised <= hidden_in_rounding * s.search.resolution;
@@ -72,7 +89,7 @@ SW_HD void search_failed(State& s, SearchInfo info, double f) {
                        : hidden || info == SearchInfo::rounding || info == SearchInfo::interval
                            ? Status::rounding
                            : Status::line_search;
-    if (s.pairs > 0) {
+    if (s.pairs > 0 || renewed) {
         aim_without_history(s);
     } else if (f < s.f && f <= s.search.f_best) {
         s.pending = why;  // keep the better point, then stop
@@ -108,9 +125,13 @@ SW_HD void decide_slope(State& s, const Options& o, double f, double slope) {
                          info == SearchInfo::step_min || info == SearchInfo::step_max;
     // A step cut short by a bound is as good as it can be, whatever the preset makes of a warning.
     const bool at_bound = info == SearchInfo::step_max && s.search.step_max < o.search.step_max;
+    // One that changed neither x nor f is none: the search ended where it began, or only went on and on.
+    const bool stayed = absolute(slope - s.search.slope0) <= 4 * double_epsilon * absolute(slope);
+    const bool met_bound = at_bound && tried >= s.step_limit;
+    const bool unseen = !met_bound && f == s.search.f0 && (stayed || only_went_on(s, info));
     const bool accept = !ending && finite &&
                         (info == SearchInfo::converged || f <= o.target ||
-                         (warning && (o.search.warning_is_step || at_bound) && f <= s.search.f0));
+                         (warning && (o.search.warning_is_step || at_bound) && f <= s.search.f0 && !unseen));
     if (accept) {
         s.action = Action::absorb;
     } else if (ending || spent) {
@@ -125,8 +146,11 @@ SW_HD void decide_slope(State& s, const Options& o, double f, double slope) {
         // The last evaluation goes to the best step so far, so that the run ends there.
         if (s.evaluations + 1 == o.max_evaluations && return_to_best(s, Status::max_evaluations))
             s.info = info;
+    } else if (unseen && s.search.bracketed && s.stalls > 0 && promises_little(s, o) &&
+               gradient_promises_little(s, o)) {
+        finish(s, Status::decrease);  // farther on f was seen to rise
     } else {
-        search_failed(s, info, finite ? f : double_infinity);
+        search_failed(s, o, info, finite ? f : double_infinity);
     }
     s.steady = accept && s.search.evaluations == 1;
     if (s.action == Action::absorb) {
@@ -145,36 +169,18 @@ SW_HD bool expects_acceptance(const State& s) {
     return s.steady && s.pending == Status::running && s.search.evaluations == 0;
 }
 
-// The decrease of f in one iteration that is no more than ftol.
-SW_HD double smallest_decrease(const State& s, const Options& o) {
-    return o.ftol * max_of(max_of(absolute(s.f_before), absolute(s.f)), 1.0);
-}
-
-// Counts iterations running in which f fell by no more than ftol. One that lowers f by half as much again as
-// the one before does not count: a run that leaves a plateau or a saddle begins with such steps, one that
-// converges has ever smaller ones.
-constexpr double growth = 1.5;
-SW_HD void count_stall(State& s, const Options& o) {
-    const double decrease = s.f_before - s.f;
-    const bool grows = s.iterations > 1 && decrease > growth * s.decrease_before + rounding_of_f(s, o);
-    if (decrease > smallest_decrease(s, o)) {
-        s.stalls = 0;
-    } else if (!grows || o.patience == 1) {
-        ++s.stalls;
+// A run that makes no headway ends; but one that may have lost its way only after it was tried without the
+// pairs, and with a scale that says something; and if there is none, not as one that has converged.
+constexpr int32_t tried_in_vain = 1 << 30;  // number of stalls
+SW_HD_CALLED void end_or_go_on(State& s, const Options& o) {
+    const bool collapsed = has_collapsed(s, o);
+    if (s.stalls < tried_in_vain &&
+        (collapsed ? renew_scale(s, o, NewScale::longer) : has_stale_pairs(s, o))) {
+        s.stalls = tried_in_vain;
+        aim_without_history(s);
+    } else {
+        finish(s, collapsed || o.ftol == 0 ? Status::rounding : Status::decrease);
     }
-    s.decrease_before = decrease;
-}
-
-// Whether f has come to its minimum by all that is known: the last iteration lowered it by no more than ftol,
-// the model promises no more for the next one (half its slope is the way to the model's minimum), and the
-// projected gradient is small beside f, or what is promised is less than the rounding of f. Where one of
-// these speaks against it, ftol has to hold for longer (stopping_status): a single short step, across a kink
-// or along a poor direction, says little.
-constexpr double settled_gradient = 1e-4;  // ten times the default of gtol
-SW_HD bool has_settled(const State& s, const Options& o) {
-    return s.stalls > 0 && o.ftol > 0 && -0.5 * s.slope <= smallest_decrease(s, o) &&
-           (s.projected_gradient <= settled_gradient * max_of(1.0, absolute(s.f)) ||
-            -s.slope <= 0.1 * rounding_of_f(s, o));
 }
 
 // The share of the Cauchy step's descent below which a projected direction is refused, and the share of such
@@ -206,22 +212,24 @@ SW_HD void decide_aim(State& s, const Options& o, const AimTotals& found) {
         if (projected) {
             s.confine = Confine::measure;
             ++s.truncations;
-        } else if (s.pairs > 0) {
+        } else if (s.pairs > 0 || renew_scale(s, o, NewScale::either)) {
             aim_without_history(s);
         } else {
             finish(s, found.direction_squared == 0 ? Status::rounding : Status::line_search);
         }
         return;
     }
-    if (has_settled(s, o)) {
-        finish(s, Status::decrease);
-        return;
-    }
+    const bool just_tried = s.stalls == tried_in_vain && s.pairs == 0;
+    if (!just_tried && (has_settled(s, o) || is_out_of_patience(s, o))) return end_or_go_on(s, o);
     const bool first = s.iterations == 0;
     double step = 1, step_max = o.search.step_max;
-    if (first && o.search.first_step_gradient) {
+    if (!first || s.gamma != 1) {
+        // the whole of it; so does a scale that was taken anew
+    } else if (o.search.first_step_gradient) {
         step = 1 / s.projected_norm;
-    } else if (first && !is_boxed(s, o) && !o.weighted) {
+        // The shortest step allowed is far too long.
+        if (long_way * step < o.search.step_min && renew_scale(s, o, NewScale::shorter)) return;
+    } else if (!is_boxed(s, o) && !o.weighted) {
         step = 1 / s.direction_norm;  // nothing is known of the scale; a diagonal given says it
     }
     if (has_bounds(s, o)) step_max = first ? 1.0 : min_of(step_max, s.step_limit);

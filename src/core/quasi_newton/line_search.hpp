@@ -163,6 +163,7 @@ SW_HD SearchInfo advance_search(LineSearch& s, const LineSearchOptions& o, doubl
     s.best = best.at, s.f_best = best.f + best.at * tilt, s.slope_best = best.slope + tilt;
     s.other = other.at, s.f_other = other.f + other.at * tilt, s.slope_other = other.slope + tilt;
     s.bracketed = bracketed;
+    if (!is_finite(next)) next = s.bracketed ? s.best + 0.5 * (s.other - s.best) : s.high;  // f of 1e308, say
 
     if (s.bracketed) {
         // Bisect where the interval does not shrink by a third in two steps.
