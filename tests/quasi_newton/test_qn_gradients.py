@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from qn_bowl import LOWER, REFERENCE, UPPER, N, slope, value
+from scipy.optimize import minimize as scipy_minimize
 
 from stepwell import minimize, minimize_batch
 
@@ -125,6 +126,26 @@ def test_complex_steps():
 
 def shifted(x, c):
     return float(((x - c) ** 2).sum())
+
+
+@pytest.mark.parametrize("jac", [None, "3-point", "cs"])
+def test_what_was_not_differenced_is_not_a_number(jac):
+    """As SciPy has it, of variables with equal bounds; a gradient that was given is left as it is."""
+    bounds, x0 = [(0.0, 5.0), (1.0, 1.0), (0.0, 2.0)], np.ones(3)
+
+    def fun(x):
+        return ((x - 3) ** 2).sum(-1)
+
+    r = minimize(fun, x0, jac=jac, bounds=bounds)
+    expected = scipy_minimize(fun, x0, jac=jac, bounds=bounds, method="L-BFGS-B")
+    assert np.array_equal(np.isnan(r.jac), np.isnan(expected.jac))
+    np.testing.assert_allclose(r.jac, [0, np.nan, -2], atol=1e-4)
+    assert r.success
+    lower, upper = np.array([[0, 1, 0], [0, 0, 1.0]]), np.array([[5, 1, 2], [5, 5, 1.0]])
+    batch = minimize_batch(fun, np.ones((2, 3)), jac=jac, bounds=(lower, upper))
+    assert np.array_equal(np.isnan(batch.jac), lower == upper)
+    given = minimize(fun, x0, jac=lambda x: 2 * (x - 3), bounds=bounds)
+    np.testing.assert_allclose(given.jac, [0, -4, -2], atol=1e-4)
 
 
 def test_differences_of_workers():

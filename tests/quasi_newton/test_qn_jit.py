@@ -112,6 +112,20 @@ def test_what_cannot_be_compiled_is_an_error(x0, jit, error):
         minimize(lambda x: (x**2).sum(), x0, options={"jit": jit})
 
 
+@pytest.mark.parametrize("transform", [jax.grad, jax.jit, lambda f: lambda a: jax.vmap(f)(jnp.stack([a, a]))])
+@pytest.mark.parametrize("library", [np, jnp])
+def test_a_run_inside_a_transformation_says_what_to_use(transform, library):
+    def least(a):
+        return minimize(lambda x: jnp.sum((x - a) ** 2), library.zeros(3)).x.sum()
+
+    def least_of_two(a):
+        return minimize_batch(lambda x: jnp.sum((x - a) ** 2, 1), library.zeros((2, 3))).x.sum()
+
+    for solve in (least, least_of_two):
+        with pytest.raises(TypeError, match=r"(x0|f) is traced by .*stepwell.argmin"):
+            transform(solve)(1.0)
+
+
 def test_rows_that_change_are_refused():
     with pytest.raises(ValueError, match="takes rows"):
         minimize_batch(lambda x, rows: (x**2).sum(1), jnp.zeros((2, 3)), options={"jit": True})

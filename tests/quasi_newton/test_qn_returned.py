@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.optimize
 from qn_bowl import bowl
 from qn_oracles import Quadratic
 
+import stepwell
 from stepwell import LBFGSB, minimize, minimize_batch
 
 
@@ -39,10 +41,22 @@ def test_values_in_other_forms(form):
     assert r.success
 
 
-@pytest.mark.parametrize("value", [None, "one", np.ones(2), 1j, [1.0]])
+@pytest.mark.parametrize(
+    "value", [None, "one", "1.0", b"1.0", np.str_("1.0"), np.array("1.0"), np.ones(2), 1j, [1.0]], ids=repr
+)
 def test_values_that_are_no_number(value):
     with pytest.raises(TypeError, match="allowed: a number"):
         minimize(lambda x: (value, 2 * x), np.ones(2), jac=True)
+
+
+def test_text_is_no_number_in_any_call():
+    for call in (
+        lambda: minimize(lambda x: "1.0", np.ones(2)),
+        lambda: minimize_batch(lambda x: ["1.0", "2.0"], np.ones((2, 2)), jac=lambda x: 2 * x),
+        lambda: scipy.optimize.minimize(lambda x: "1.0", np.ones(2), method=stepwell.scipy_method),
+    ):
+        with pytest.raises(TypeError, match=r"f (is str|has dtype <U3); allowed: "):
+            call()
 
 
 @pytest.mark.parametrize("form", [np.complex128, np.complex64, np.array, np.atleast_1d])

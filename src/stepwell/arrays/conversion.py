@@ -38,9 +38,12 @@ def scalar_of(value: Any) -> float:
     if isinstance(value, complex) or (dtype.kind == "c" if isinstance(dtype, np.dtype) else "complex" in str(dtype)):
         raise TypeError(f"f is of type {'complex' if dtype is None else dtype}; allowed: a number that is real")
     try:
+        if isinstance(value, str | bytes):  # of digits, too
+            raise TypeError
         return float(value)
     except (TypeError, ValueError, RuntimeError):
-        what = f"an array of shape {tuple(value.shape)}" if hasattr(value, "shape") else type(value).__name__
+        array = hasattr(value, "shape") and not isinstance(value, str | bytes)
+        what = f"an array of shape {tuple(value.shape)}" if array else type(value).__name__
         raise TypeError(f"f is {what}; allowed: a number") from None
     except OverflowError:  # integers and fractions have no limit
         raise ValueError(f"f is of type {type(value).__name__} and beyond 1.8e308; allowed: a number within") from None

@@ -12,7 +12,7 @@ import numpy as np
 
 from stepwell.arrays import Array, as_user_array
 from stepwell.checks import require, require_function, require_kind, warn_caller
-from stepwell.quasi_newton.differences import SCHEMES
+from stepwell.quasi_newton.differences import SCHEMES, without_fixed
 from stepwell.quasi_newton.driver import Interrupted, drive
 from stepwell.quasi_newton.objective import Objective
 from stepwell.quasi_newton.options import Options, Plan, read_options
@@ -194,7 +194,12 @@ def minimize(
         counted = objective.differenced or not run.variables.on_device
         counts = {"nfev": objective.nfev, "njev": objective.njev} if counted else {}
         made = single_result(
-            target.states()[0], hess_inv=run.inverse_hessian(), **_points(run), **counts, **run.shared_fields(), **how
+            target.states()[0],
+            hess_inv=run.inverse_hessian(),
+            **_points(run, objective),
+            **counts,
+            **run.shared_fields(),
+            **how,
         )
         if report is not None:
             report.end(made)
@@ -295,7 +300,7 @@ def minimize_batch(
             evaluations=objective.nfev,
             rows_evaluated=objective.rows_evaluated,
             hess_inv=InverseHessians(run.inverse_hessian, run.variables.problems),
-            **_points(run),
+            **_points(run, objective),
             **how,
         )
         if report is not None:
@@ -306,8 +311,11 @@ def minimize_batch(
     return _driven(run, objective, plan, began, after if watched else None, result)
 
 
-def _points(run: Run) -> dict[str, Array]:
-    return {"x": run.accepted("x"), "jac": run.accepted("g")}
+def _points(run: Run, objective: Objective | RunningRows) -> dict[str, Array]:
+    gradient = run.accepted("g")
+    if objective.differenced and run.box is not None:
+        gradient = without_fixed(gradient, run.box, (run.variables.problems, run.variables.size))
+    return {"x": run.accepted("x"), "jac": gradient}
 
 
 def _driven(

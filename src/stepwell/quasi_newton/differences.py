@@ -121,6 +121,19 @@ def rounding_of(value: Any, dtype: np.dtype) -> float:
     return max(float(np.finfo(dtype).eps), _ROUNDING.get(name, 0.0))
 
 
+def without_fixed(gradient: Array, box: Box, shape: tuple[int, int]) -> Array:
+    """Return a gradient by differences with NaN, as SciPy has it, for variables of equal bounds, which have none.
+
+    `shape`: (B, n).
+    """
+    fixed = host_copy(box.lower == box.upper)
+    if not fixed.any():
+        return gradient
+    xp = namespace_of(gradient)
+    mask = copy_to_device_of(np.array(np.broadcast_to(fixed, shape)), gradient)
+    return xp.where(xp.reshape(mask, tuple(gradient.shape)), xp.full_like(gradient, math.nan), gradient)
+
+
 class Workers:
     """A map over points: the caller's, or that of processes, which start when they are needed.
 

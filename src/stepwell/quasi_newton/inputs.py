@@ -41,7 +41,7 @@ from stepwell.checks import (
 )
 from stepwell.quasi_newton.bounds import split_bounds
 from stepwell.quasi_newton.target import Box
-from stepwell.quasi_newton.variables import Variables
+from stepwell.quasi_newton.variables import Variables, refuse_traced
 
 _REAL = (np.dtype(np.float64), np.dtype(np.float32))
 
@@ -51,6 +51,7 @@ def read_start(x0: Array, *, batch: bool = False, may_be_empty: bool = False) ->
 
     `may_be_empty`: it is a piece of one, and other ranks have the variables.
     """
+    refuse_traced("x0", x0)
     on_device = is_cuda(x0)
     if on_device:
         template = values = without_graph(view_foreign(x0))

@@ -31,7 +31,7 @@ class Result(_Summarised):
     Attributes
     ----------
     x, jac : array
-        The solution and the gradient there, of x0's kind and shape.
+        The solution and the gradient there, of x0's kind and shape; by differences NaN where bounds are equal.
     fun : float
         The value of f there.
     success : bool

@@ -23,6 +23,7 @@ from stepwell.arrays import (
     dtype_name,
     is_array,
     is_cuda,
+    is_traced,
     jax_does_alike,
     namespace_of,
     readonly_view,
@@ -32,9 +33,21 @@ from stepwell.arrays import (
     view_foreign,
     view_is_copy,
 )
-from stepwell.checks import read_host_array, require_one_home, require_real, require_shape
+from stepwell.checks import WrongKind, read_host_array, require_one_home, require_real, require_shape
 
 _REAL = ("float64", "float32")
+
+
+def refuse_traced(argument: str, value: Any) -> None:
+    """Refuse an array of JAX that stands for others: a run has to look at values."""
+    if is_traced(value):
+        raise WrongKind(
+            f"{argument} is traced by jax.grad, jit or vmap around the run; allowed: arrays with values "
+            "(stepwell.argmin is minimize with derivatives, minimize_batch stands for vmap, and options={'jit': True} "
+            "compiles the function)"
+        )
+
+
 #: Elements of an array that is worth keeping for the next point.
 _WORTH_KEEPING = 8192
 
@@ -100,7 +113,11 @@ class Variables:
     def read_values(self, f: Any) -> Any:
         """Check values of f: one number, or one a problem; on the device only where they lie there."""
         if not self.is_batch and not self.on_device:
-            return float(f) if isinstance(f, float) else scalar_of(f)
+            if isinstance(f, float):
+                return float(f)
+            refuse_traced("f", f)
+            return scalar_of(f)
+        refuse_traced("f", f)
         count = self.problems
         if self.on_device and is_cuda(f):
             f = view_foreign(f, self.template)
