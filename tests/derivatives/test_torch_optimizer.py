@@ -70,6 +70,21 @@ def test_it_needs_about_as_many_evaluations_as_that_of_torch():
     assert ours <= 1.25 * theirs + 2
 
 
+def test_pairs_of_history_by_default_and_as_asked():
+    for given, pairs in (({}, 50), ({"bounds": (-1.0, 2.0)}, 10), ({"history_size": 7}, 7)):
+        x = torch.nn.Parameter(torch.zeros(4, dtype=torch.float64))
+        optimizer = stepwell.torch.LBFGSB([x], **given)
+
+        def closure(x=x, optimizer=optimizer):
+            optimizer.zero_grad()
+            loss = ((x - 1) ** 2).sum()
+            loss.backward()
+            return loss
+
+        optimizer.step(closure)
+        assert optimizer.state_dict()["run"]["s"].shape == (1, pairs, 4)
+
+
 def test_groups_differ_in_bounds():
     a, b = (torch.nn.Parameter(torch.zeros(3, dtype=torch.float64)) for _ in range(2))
     upper = torch.tensor([0.1, 0.2, 5.0], dtype=torch.float64)
