@@ -14,6 +14,8 @@ import pytest
 _FIRST_STATES: dict = {}
 # Set by runners of parallel tests; commands that write to a pipe would wrap their lines there.
 os.environ.pop("COLUMNS", None)
+# JAX would take three quarters of a device, which other libraries and processes of the tests share.
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 # Shells let jobs in the background ignore Ctrl-C; what the tests interrupt must not.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

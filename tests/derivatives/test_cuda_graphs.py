@@ -5,14 +5,11 @@ The oracle is the same call on the host, whose derivatives other tests hold agai
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 import pytest
 
 import stepwell
 
-os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # the device is shared with other libraries
 pytestmark = pytest.mark.cuda
 random = np.random.default_rng(11)
 A, B = random.normal(size=(9, 6)), random.normal(size=(4, 9))
