@@ -118,7 +118,7 @@ struct ActiveSet : Bounded<Team, Matrix> {
     SW_HD double judge(const Job& job) {
         if (tally.status == non_finite) return double_nan();
         const Measured measured{max_of(0.0, max_of(top, slope)), b_norm, this->size,
-                                square_root(max_of(0.0, squared_residual))};
+                                b_norm + square_root(max_of(0.0, squared_residual))};
         tally.status = judged_status(job, measured, rounding.rounds, tally.status);
         return violation_of(job, measured);
     }

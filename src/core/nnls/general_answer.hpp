@@ -133,13 +133,17 @@ private:
         else
             residual_norm =
                 square_root(max_of(0.0, ws.metric ? this->squared_fit() : double(squared_residual)));
-        Measured measured{0, b_norm, 0, residual_norm};
+        Measured measured{0, b_norm, 0, 0};
+        double spread = 0;
         const int n = task.matrix.top.columns;
         const uint8_t* mask = job.family.mask ? job.family.mask + system * job.family.mask_stride : nullptr;
         double sum = 0, sum_size = 0;
         team.each(n, [&](int j) {
             const double value = x[j], scale = task.scale_of(j);
-            if (scale > 0) measured.size += absolute(value) * (b_scale / scale) * task.size_of(j);
+            const double part = scale > 0 ? absolute(value) * (b_scale / scale) * task.size_of(j) : 0.0;
+            measured.size += part;
+            if (!(ws.state[j] & is_positive)) measured.task += part;
+            if (summed && ws.sum_of[j] > 0) spread = max_of(spread, task.size_of(j) / ws.sum_of[j]);
             if (summed && ws.sum_of[j] > 0) {
                 sum += task.matrix.coefficient(j) * value;
                 sum_size += task.matrix.coefficient(j) * absolute(value);
@@ -148,18 +152,24 @@ private:
             const double lower = Scalar(this->given_lower[j]), upper = Scalar(this->given_upper[j]);
             const double inverse = task.inverse_norm_of(j);
             // (A norm beyond the largest number, by a lambda as large, says nothing.)
-            const double breach = scale > 0 && !(inverse > 0)
+            const double breach = !(task.norm_of(j) < double_infinity)
                                       ? double_infinity
                                       : breach_of(value, lower, upper, ws.w[j]) * inverse;
             measured.breach = max_of(measured.breach, breach);
         });
         measured.breach = team.max(measured.breach);
         measured.size = b_norm + team.sum(measured.size);
+        // (Of normal equations the residual is not known.)
+        measured.task =
+            task.extent.gram_only ? measured.size : b_norm + residual_norm + team.sum(measured.task);
         if (summed) {
             sum = team.sum(sum);
             const double low = this->sum_low, high = this->sum_high;
             measured.sum_error = max_of(0.0, max_of(low - sum, sum - high));
             measured.sum_size = team.sum(sum_size) + absolute(is_finite(high) ? high : low);
+            // x is rounded to what the sum has.
+            measured.size += measured.sum_size * b_scale * team.max(spread);
+            measured.task = measured.size;
             if (this->columns() > n)
                 measured.breach = max_of(measured.breach, breach_of_slack(sum, measured.sum_size));
         }

@@ -20,8 +20,9 @@ SW_HD double breach_of(double x, double lower, double upper, double w) {
 struct Measured {
     double breach;  // the largest of a dual over its column's norm
     double b_norm;
-    double size;           // |b| + sum |a_j| |x_j|, to which the residual is rounded
-    double residual;       // |b - A x|
+    double size;  // |b| + sum |a_j| |x_j|, to which the residual is rounded
+    // What x has to fit: |b|, the residual, and sum |a_j| |x_j| of what bounds and sums fix.
+    double task;
     double sum_error = 0;  // how far the sum is outside its bounds
     double sum_size = 0;   // sum c_j |x_j|, and the bounds' own
 };
@@ -30,7 +31,7 @@ struct Measured {
 // same sums; and more where a factor has the row of a sum in it, which is as long as that of the largest
 // column.
 constexpr double allowed_rounding = 4, allowed_with_sum = 1024;
-// No answer is called converged whose violation, or whose breach beside |b| and the residual, is above this:
+// No answer is called converged whose violation, or whose breach beside what it has to fit, is above this:
 // whatever rounds it, the caller sees no certificate.
 constexpr double credible_violation = 1e-7;
 // The same of answers in single precision.
@@ -51,7 +52,7 @@ SW_HD bool is_certified(const Job& job, const Measured& x, bool single) {
                  violation = violation_of(job, x);
     const double slack = (rounding + (single ? 4 * single_epsilon : 0.0)) * x.size;
     return (x.breach <= slack || violation <= options.tolerance) && violation <= credible &&
-           x.breach <= credible * (x.b_norm + x.residual) && x.sum_error <= 64 * epsilon * x.sum_size;
+           x.breach <= credible * x.task && x.sum_error <= 64 * epsilon * x.sum_size;
 }
 
 // The status of a system that its solver says ended with `said`.

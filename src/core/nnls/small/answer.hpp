@@ -84,14 +84,17 @@ struct Answer : Sums<Kind, Lanes> {
     SW_HD bool answer() {
         if (!write_vectors()) return false;
         Measured measured{max_of(0.0, max_of(top, slope)), b_norm, size,
-                          square_root(max_of(0.0, squared_fit))};
+                          b_norm + square_root(max_of(0.0, squared_fit))};
+        // (Of normal equations the residual is not known.)
+        if constexpr (Kind::summed || Kind::source == normal_equations)
+            measured.task = max_of(measured.task, size);
+        else if constexpr (Kind::bounded)
+            measured.task = max_of(measured.task, this->size_of_references());
         if constexpr (Kind::summed) measure_sum(measured);
         if constexpr (Kind::penalized) {
             // (A norm beyond the largest number, by a lambda as large, says nothing.)
             bool any = false;
-            this->each_column([&](int j, int t) {
-                any = any || (!(this->shut & bit_of(j)) && !(this->inverse_norm(j, t) > 0));
-            });
+            this->each_column([&](int j, int) { any = any || !(this->square(j) < double_infinity); });
             if (lanes.any(any)) return false;
         }
         if (!is_certified(job, measured, sizeof(Scalar) < sizeof(double))) return false;

@@ -129,6 +129,16 @@ struct Dual : System<Kind, Lanes> {
         return lanes.any(hidden);
     }
 
+    // What b - A x is rounded to at the least: |b| and what the columns at bounds take of it.
+    SW_HD double size_of_references() const {
+        if constexpr (!Kind::bounded) return b_norm;
+        double sum = 0;
+        this->each_column([&](int j, int t) {
+            if ((support & ~passive) & bit_of(j)) sum += absolute(x[j]) * this->norm(j, t);
+        });
+        return b_norm + lanes.sum(sum);
+    }
+
     // (L'L x)_j
     SW_HD double penalty_product(int j) const {
         const Shared& shared = products.shared;
@@ -365,16 +375,6 @@ private:
 
     SW_HD double in_multiplier(int j) const {
         return multiplier * (this->is_masked(j) ? 0.0 : this->coefficient(j));
-    }
-
-    // What b - A x is rounded to at the least: |b| and what the columns at bounds take of it.
-    SW_HD double size_of_references() const {
-        if constexpr (!Kind::bounded) return b_norm;
-        double sum = 0;
-        this->each_column([&](int j, int t) {
-            if ((support & ~passive) & bit_of(j)) sum += absolute(x[j]) * this->norm(j, t);
-        });
-        return b_norm + lanes.sum(sum);
     }
 };
 
