@@ -171,6 +171,7 @@ def test_a_shared_matrix_stays_shared_under_vmap(monkeypatch):
 def test_operations_pass_the_checks_of_torch():
     A, b, lam = tensor(6, 4), tensor(3, 6), torch.tensor(0.2, dtype=torch.float64)
     how = ("auto", "guarded", "cgs2", False, None, None, None)
+    stepwell.nnls(A.clone().requires_grad_(), b)  # what registers the operations
     for given, rows in ((A, -1), (tensor(3).abs(), 6)):
         torch.library.opcheck(torch.ops.stepwell.nnls.default, (given, b, lam, None, rows, 4, 1, *how))
         solve = (given, torch.ones(3, 4, dtype=torch.float64), lam, tensor(3, 4), rows, 4, 1)

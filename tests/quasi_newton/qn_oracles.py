@@ -10,6 +10,10 @@ import numpy as np
 
 EPS = float(np.finfo(float).eps)
 
+#: The data of Misra1a to Misra1d of NIST's Statistical Reference Datasets: dental research, monomolecular adsorption.
+PRESSURE = np.array([77.6, 114.9, 141.1, 190.8, 239.9, 289.0, 332.8, 378.4, 434.8, 477.3, 536.8, 593.1, 689.1, 760.0])
+VOLUME = np.array([10.07, 14.73, 17.94, 23.93, 29.61, 35.18, 40.02, 44.82, 50.76, 55.05, 61.01, 66.40, 75.47, 81.78])
+
 
 def dense_bfgs(s, y, h0):
     """The BFGS matrix B by its recursive update formula (Nocedal & Wright, eq. 6.19), from B = diag(1/h0)."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.optimize
+from qn_oracles import PRESSURE, VOLUME
 
 import stepwell
 from stepwell import LBFGSB, Status
@@ -16,8 +17,6 @@ def rosenbrock(x):
 
 
 #: Misra1d of NIST's Statistical Reference Datasets: y = b₁b₂x/(1 + b₂x), dental research; the certified sum of squares.
-PRESSURE = np.array([77.6, 114.9, 141.1, 190.8, 239.9, 289.0, 332.8, 378.4, 434.8, 477.3, 536.8, 593.1, 689.1, 760.0])
-VOLUME = np.array([10.07, 14.73, 17.94, 23.93, 29.61, 35.18, 40.02, 44.82, 50.76, 55.05, 61.01, 66.40, 75.47, 81.78])
 MISRA1D_START, MISRA1D_CERTIFIED = np.array([500.0, 1e-4]), 5.6419295283e-02
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.optimize
+from qn_oracles import PRESSURE, VOLUME
 
 import stepwell
 from stepwell import Status, minimize, minimize_batch
@@ -177,3 +178,19 @@ def test_the_promise_of_old_pairs_is_not_the_end():
     assert min(x[1] for x in points) == bounds[0]
     assert r.reason in (Status.GRADIENT, Status.DECREASE)
     assert np.abs(r.x).max() < 1e-2
+
+
+def test_a_fit_that_begins_beyond_an_exponential():
+    """Misra1a of NIST's Statistical Reference Datasets, y = b1 (1 - exp(-b2 x)), from a start with b2 < 0."""
+
+    def fun(b):
+        decay = np.exp(-b[1] * PRESSURE)
+        rest = b[0] * (1 - decay) - VOLUME
+        return float(rest @ rest), 2 * np.array([rest @ (1 - decay), rest @ (b[0] * PRESSURE * decay)])
+
+    start = np.array([500.0, 1e-4])
+    start += 0.1 * (1 + start) * np.random.default_rng(77).normal(size=2)
+    assert fun(start)[0] > 1e10
+    r = minimize(fun, start, jac=True)
+    assert r.success
+    assert r.fun == pytest.approx(1.2455138894e-01, rel=1e-6)  # certified

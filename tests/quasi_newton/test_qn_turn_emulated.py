@@ -131,3 +131,26 @@ def test_a_run_on_the_emulated_device_is_that_of_the_host(name, tmp_path):
     assert refused > 0 or "refused" not in name
     if bounds is not None:
         assert ((x >= bounds[0]) & (x <= bounds[1])).all()
+
+
+@pytest.mark.parametrize("bounded", [False, True])
+def test_a_steep_start_on_the_emulated_device(bounded, tmp_path):
+    """f falls by 38 orders of magnitude in its first step; its minimum is 0. The steps are those of the host."""
+    x0 = np.array([500.0, -0.1])
+    bounds = (np.array([-1e3, -1.0]), np.array([1e3, 1.0])) if bounded else None
+    defines = kernel_defines(32, 4, False, bounded, False, False, None, (1, 1))
+    defines |= {"SW_REHEARSED_FROM": 0, "SW_GROUPS_FOR_ONE": 0}
+    flags = ["-O1", *(f"-D{key}={value}" for key, value in defines.items())]
+    program = build(tmp_path, [ROOT / "tests/native/turn_device.cpp"], flags)
+
+    def fun(x):
+        steep = np.exp(-1000 * x[1])
+        return x[0] ** 2 + steep, np.array([2 * x[0], -1000 * steep])
+
+    _, state, _ = emulated(program, fun, x0, bounds, None, False, Settings(m=4), False)
+    host = LBFGSB(x0, bounds, m=4)
+    while not host.done:
+        host.tell(*fun(host.x))
+    assert float(state["f"]) < 1e-9
+    assert int(state["status"]) == host.status.value
+    assert (int(state["iterations"]), int(state["evaluations"])) == (host.nit, host.nfev)
