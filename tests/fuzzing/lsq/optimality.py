@@ -154,10 +154,10 @@ def with_rows(problem, x, w, unit, low, high, multipliers):
             )
             return plain((w[i] + mu @ problem.C)[None], unit[i : i + 1], low[i : i + 1], high[i : i + 1])[0]
 
-        found = [np.longdouble(np.inf)]
+        found = [at(np.zeros(len(problem.C), np.longdouble))]
         if multipliers is not None and np.isfinite(multipliers[i]).all():
             found.append(at(exact(multipliers[i])))
-        if found[-1] > 1e-12:
+        if min(found) > 1e-12:
             mu = least_squares_multipliers(problem.C, w[i], unit[i], ~low[i] & ~high[i])
             found.append(at(mu))
         if min(found) > 1e-10:
