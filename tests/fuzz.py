@@ -152,6 +152,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help="kinds, separated by commas")
     parser.add_argument("--avoid", default="", help="leave out cases of lsq with such words, as 'far,b zero'")
     parser.add_argument("--strict", action="store_true", help="benign systems of lsq that did not converge are wrong")
+    parser.add_argument("--corpus", type=Path, help="with --only kept: another file of calls than lsq/kept.jsonl")
     parser.add_argument("--case", help="KIND:NUMBER, one case in this process")
     parser.add_argument("--smaller", action="store_true", help="with --case: look for a smaller one that fails, too")
     parser.add_argument("--log", type=Path, help="append a line of JSON with what was done")
@@ -164,6 +165,7 @@ def main() -> int:
 
         lsq.avoided += [word for word in given.avoid.split(",") if word]
         lsq.strict[0] = given.strict
+        lsq.KEPT = given.corpus or lsq.KEPT
     if given.case:
         from fuzzing import describe_case
 
@@ -176,9 +178,9 @@ def main() -> int:
     began = time.monotonic()
     minutes = given.minutes if given.minutes is not None else 1.0 if given.systems == float("inf") else 600.0
     watch = Watch()
-    watch.run(
-        given.only, given.seed, 60 * minutes, given.systems, ["--avoid", given.avoid] + ["--strict"] * given.strict
-    )
+    more = ["--avoid", given.avoid] + ["--strict"] * given.strict
+    more += ["--corpus", str(given.corpus)] if given.corpus else []
+    watch.run(given.only, given.seed, 60 * minutes, given.systems, more)
     minutes = (time.monotonic() - began) / 60
     sys.stdout.write(watch.table())
     sys.stdout.write(f"{sum(watch.cases.values())} cases in {minutes:.1f} minutes, {len(watch.found)} wrong: ")

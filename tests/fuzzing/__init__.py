@@ -11,6 +11,7 @@ import numpy as np
 
 from fuzzing import arguments, files, linear, minimizing, systems, tessellating
 from fuzzing.lsq import describe, kept, kept_cases, least_squares
+from fuzzing.lsq.problem import HAS_ORACLE
 
 KINDS: dict[str, Callable[[np.random.Generator], collections.Counter[str] | None]] = {
     "minimize": minimizing.minimize,
@@ -27,6 +28,10 @@ KINDS: dict[str, Callable[[np.random.Generator], collections.Counter[str] | None
     "files": files.files,
     "voronoi": tessellating.voronoi,
 }
+
+
+if not HAS_ORACLE:
+    del KINDS["lsq"]
 
 
 def kept_numbers() -> range:

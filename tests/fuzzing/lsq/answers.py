@@ -68,7 +68,8 @@ class Answer:
         """A field with a number per system and unknown."""
         value, lead = np.asarray(getattr(self.result, name)), self.case.turned().shape[:-1]
         value = value.T if self.case.across() else value
-        if value.shape != (*lead, self.n):
+        column = (1,) * self.case.is_column()
+        if value.shape != (*lead, self.n, *column):
             self.find("shape", -1, f"{name} has shape {value.shape}; there are systems {lead} of {self.n} unknowns")
         return value.reshape(self.systems, self.n)
 

@@ -52,10 +52,14 @@ class Case:
         b = self.b
         if self.across():
             return b.T
-        matrix = self.matrix()
-        if self.function == "lsq_linear" and b.ndim > 1 and b.shape[-1] == 1 and b.shape[-2] == matrix.shape[-2] != 1:
-            return b[..., 0]
-        return b
+        return b[..., 0] if self.is_column() else b
+
+    def is_column(self) -> bool:
+        """Whether b is a column vector, as x is then."""
+        b, rows = self.b, self.matrix().shape[-2]
+        if self.function != "lsq_linear" or b.ndim < 2 or self.matrix().ndim > 2:
+            return False
+        return bool(b.shape[-1] == 1 and b.shape[-2] == rows != 1)
 
     def systems(self) -> int:
         """How many right-hand sides there are."""

@@ -251,6 +251,22 @@ def draw_rest(d: Draw, x: np.ndarray) -> None:
     options["threads"] = int(pick(rng, 1, 1, 1, 2))
 
 
+def as_image(d: Draw, given: Any, b: np.ndarray) -> tuple[Any, np.ndarray]:
+    """The systems of b in two dimensions, with bands last; or one system as a column."""
+    if d.lone:
+        d.note("column")
+        return given, b[:, None]
+    d.note("image")
+    lead = (1, d.systems) if d.chance(0.5) else (d.systems, 1)
+    own = isinstance(given, np.ndarray) and d.form == "own A"
+    start = d.options.get("warm_start")
+    if getattr(start, "ndim", 0) == 2:
+        d.options["warm_start"] = start.reshape(*lead, d.n)
+    if "which" in d.options:
+        d.options["which"] = d.options["which"].reshape(lead)
+    return given.reshape(*lead, *given.shape[1:]) if own else given, b.reshape(*lead, -1)
+
+
 def assemble(d: Draw, A: np.ndarray, b: np.ndarray, convolution: Pulse | None) -> Case:
     """The call: dtypes, shapes, clothes; NaN in some systems."""
     rng, options = d.rng, d.options
@@ -301,6 +317,8 @@ def assemble(d: Draw, A: np.ndarray, b: np.ndarray, convolution: Pulse | None) -
         b = np.ascontiguousarray(b.T)
         if getattr(options.get("warm_start"), "ndim", 0) == 2:
             options["warm_start"] = np.ascontiguousarray(options["warm_start"].T)
+    if d.function == "lsq_linear" and d.chance(0.1):
+        given, b = as_image(d, given, b)
     if isinstance(given, np.ndarray):
         given = clothed(rng, given)
     return Case(d.function, given, clothed(rng, b), options, d.kinds)

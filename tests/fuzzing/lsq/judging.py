@@ -13,7 +13,7 @@ from fuzzing.lsq.answers import Answer, Finding, Solved
 from fuzzing.lsq.cases import Case, Pulse
 from fuzzing.lsq.feasibility import feasible
 from fuzzing.lsq.optimality import DOUBLE, FLOAT, remaining
-from fuzzing.lsq.problem import Problem, read
+from fuzzing.lsq.problem import Problem, read, rows_of
 from stepwell.nnls import NNLSStatus
 
 #: Ends that ought to be rare where data are benign.
@@ -79,6 +79,7 @@ def look(answer: Answer) -> None:
     lowest(part)
     constraints(part)
     certificate(part)
+    variances(part)
     if answer.rule is not None and answer.case.options.get("tol") is None:
         levels.look(part)
 
@@ -220,3 +221,39 @@ def certificate(part: Solved) -> None:
             sound & ~(np.abs(told - true) <= room * found.size + 1e-300),
             lambda k: f"residual is {float(told[k]):.6e}, truly {float(true[k]):.6e}",
         )
+
+
+def variances(part: Solved) -> None:
+    """The variance of x between bounds, by dense algebra where that has the digits."""
+    answer, problem = part.answer, part.problem
+    if answer.case.options.get("uncertainty") is None or problem.G is not None or len(problem.C) or answer.n > 40:
+        return
+    assert problem.A is not None
+    told = np.asarray(answer.result.variance).reshape(answer.systems, answer.n)[part.which]
+    sigma = part.told("sigma")
+    noise = answer.case.options.get("noise")
+    wrong, worst = np.zeros(len(part.x), bool), np.zeros(len(part.x))
+    for k in range(len(part.x)):
+        free = part.found.free[k] & (part.found.norms[k] > 0)
+        A = problem.A[k if len(problem.A) > 1 else 0]
+        left = int(problem.rows[k] - free.sum())
+        fit = float(np.sqrt((problem.fit(part.x)[k] ** 2).sum()))
+        own = fit / np.sqrt(left) if left > 0 else np.nan
+        if noise is not None:
+            own = float(rows_of(noise, answer.systems, None, problem.single)[part.places[k]])
+        K = A[:, free] / part.found.norms[k][free]
+        L = (np.eye(answer.n, dtype=np.longdouble) if problem.L is None else problem.L)[:, free] / part.found.norms[k][
+            free
+        ]
+        G = (K.T @ K).astype(float)
+        B = G + (part.lam[k] ** 2 * (L.T @ L)).astype(float)
+        if not (own > 1e-12 * float(part.found.size[k])) or (free.any() and np.linalg.cond(B) > 1e5):
+            continue
+        inverse = np.linalg.inv(B)
+        true = np.zeros(answer.n)
+        true[free] = own**2 * np.diag(inverse @ G @ inverse) / (part.found.norms[k][free] ** 2).astype(float)
+        worst[k] = np.abs(told[k] - true).max() / max(true.max(), 1e-300)
+        wrong[k] = worst[k] > 1e-4 or abs(sigma[k] - own) > 1e-4 * own
+    part.find_each(
+        "variance", part.finished & wrong, lambda k: f"the variance is off by {worst[k]:.1e}, sigma {sigma[k]}"
+    )

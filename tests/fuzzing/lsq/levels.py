@@ -24,6 +24,8 @@ def look(part: Solved) -> None:
         by_level(part)
     else:
         on_grid(part)
+        if part.answer.rule == "gcv":
+            cross_validated(part)
 
 
 def trace_ratio(part: Solved) -> np.ndarray:
@@ -106,5 +108,45 @@ def on_grid(part: Solved) -> None:
         lambda k: (
             f"{part.answer.rule}: lam is {float(part.lam[k]):.3e}, {over[k]:.3e} of sqrt(tr A'A / tr L'L); "
             "its range is e^-8 to e^2"
+        ),
+    )
+
+
+def cross_validated(part: Solved) -> None:
+    """No lambda of a few has a clearly lower |Ax - b|^2 / (m - tr A(A'A + lam^2 L'L)^-1 A')^2."""
+    problem, unit = part.problem, trace_ratio(part)
+    systems, n = problem.shape
+    if n > 40 or problem.A is None:
+        return
+    mask = part.answer.case.options.get("mask")
+    own = np.ones((1, n), bool) if mask is None else np.asarray(mask).reshape(-1, n)
+    own = np.broadcast_to(own, (part.answer.systems, n))[part.which]
+    A = np.broadcast_to(problem.A, (systems, *problem.A.shape[1:])) * own[:, None, :]
+    L = (np.eye(n) if problem.L is None else problem.L) * own[:, None, :]
+
+    def value(fit: np.ndarray, lam: np.ndarray) -> np.ndarray:
+        # The trace is that of the first rows of an orthogonal basis of both, one below the other.
+        stacked = np.concatenate([A / unit[:, None, None], (lam / unit)[:, None, None] * L], axis=1).astype(float)
+        U, values, _ = np.linalg.svd(stacked, full_matrices=False)
+        used = values > 1e-12 * values[:, :1]
+        trace = (np.where(used[:, None, :], U[:, : A.shape[1]], 0) ** 2).sum(axis=(1, 2))
+        left = A.shape[1] - trace
+        return np.where(left > 1e-4, fit / np.where(left > 1e-4, left, 1) ** 2, np.nan).astype(float)
+
+    fit = (problem.fit(part.x) ** 2).sum(axis=1)
+    found = value(fit, part.lam)
+    best, where = np.full(systems, np.inf), np.zeros(systems)
+    for power in np.linspace(-7.5, 1.5, 7):
+        lam = unit * np.exp(power)
+        other, sure, size = fit_with(part, lam)
+        sure &= (other > 1e-10 * size**2) & (fit > 1e-10 * part.found.size**2)
+        tried = np.where(sure, value(other, lam), np.inf)
+        where = np.where(tried < best, lam.astype(float), where)
+        best = np.minimum(best, tried)
+    part.find_each(
+        "gcv",
+        part.finished & has_squares(unit) & (found > 1.01 * best),
+        lambda k: (
+            f"cross-validation is {found[k]:.4e} at lam {float(part.lam[k]):.3e}, {best[k]:.4e} at {where[k]:.3e}"
         ),
     )

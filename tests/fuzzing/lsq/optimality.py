@@ -104,8 +104,7 @@ def remaining(problem: Problem, x: np.ndarray, lam: np.ndarray, found: Breach) -
 def slack_room(problem: Problem, x: np.ndarray) -> np.ndarray:
     """How near Cx has to be to an end to be at it, (S, k)."""
     eps = 1e-6 if problem.single else 1e-12
-    ends = np.minimum(*(np.where(np.isfinite(end), np.abs(end), np.inf) for end in (problem.low, problem.high)))
-    return eps * (np.abs(x) @ np.abs(problem.C).T + np.where(np.isfinite(ends), ends, 0)) + 1e-300
+    return eps * (np.abs(x) @ np.abs(problem.C).T + 0.01 * problem.size_of_rows()[:, None]) + 1e-300
 
 
 def with_one_row(problem, x, w, unit, low, high):
@@ -155,10 +154,10 @@ def with_rows(problem, x, w, unit, low, high, multipliers):
             )
             return plain((w[i] + mu @ problem.C)[None], unit[i : i + 1], low[i : i + 1], high[i : i + 1])[0]
 
-        found = [np.longdouble(np.inf)]
+        found = [at(np.zeros(len(problem.C), np.longdouble))]
         if multipliers is not None and np.isfinite(multipliers[i]).all():
             found.append(at(exact(multipliers[i])))
-        if found[-1] > 1e-12:
+        if min(found) > 1e-12:
             mu = least_squares_multipliers(problem.C, w[i], unit[i], ~low[i] & ~high[i])
             found.append(at(mu))
         if min(found) > 1e-10:
