@@ -167,8 +167,10 @@ private:
             const double low = this->sum_low, high = this->sum_high;
             measured.sum_error = max_of(0.0, max_of(low - sum, sum - high));
             measured.sum_size = team.sum(sum_size) + absolute(is_finite(high) ? high : low);
-            // x is rounded to what the sum has.
-            measured.size += measured.sum_size * b_scale * team.max(spread);
+            // x is rounded to what the sum has, where the sum is at one of its ends.
+            const double room = 64 * double_epsilon * measured.sum_size;
+            const bool is_inside = sum > low + room && sum < high - room;
+            if (!is_inside) measured.size += measured.sum_size * b_scale * team.max(spread);
             measured.task = measured.size;
             if (this->columns() > n)
                 measured.breach = max_of(measured.breach, breach_of_slack(sum, measured.sum_size));
