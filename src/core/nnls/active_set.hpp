@@ -117,7 +117,7 @@ struct ActiveSet : Bounded<Team, Matrix> {
     // Of a finished run: its violation, and the status that follows.
     SW_HD double judge(const Job& job) {
         if (tally.status == non_finite) return double_nan();
-        const Measured measured{max_of(0.0, max_of(top, slope)), b_norm, this->size,
+        const Measured measured{max_of(0.0, max_of(top, slope)), b_norm, this->size, b_norm,
                                 b_norm + square_root(max_of(0.0, squared_residual))};
         tally.status = judged_status(job, measured, rounding.rounds, tally.status);
         return violation_of(job, measured);
@@ -513,9 +513,16 @@ protected:
         this->set_penalty(penalty);
         rebuild(ws.best_order, ws.best_x, best_count, task.options.update, false);
         // (Free columns that depended on others may no longer do so.)
-        if constexpr (Matrix::general) this->insert_free();
-        factor.settled = 0;
         from_gram = task.shared.gram != nullptr;
+        if constexpr (Matrix::general) enter_free(this->insert_free());
+        factor.settled = 0;
+    }
+
+    // After the free columns were inserted, all but those for which the Gram factor has to give way.
+    SW_CALL void enter_free(bool all) {
+        if (all) return;
+        escalate();
+        this->insert_free();
     }
 
     // Gives the Gram factor up for Q and R, on the columns and from the point it has.

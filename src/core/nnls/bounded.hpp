@@ -118,15 +118,19 @@ struct Bounded : Insertion<Team, Matrix> {
     // small.
     SW_CALL Entry insert_called(int j) { return this->insert_alone(j); }
 
-    // The free columns enter first, and never leave; those that depend on others of them stay out.
-    SW_HD void insert_free() {
+    // The free columns enter first, and never leave; those that depend on others of them stay out. False
+    // where the Gram factor must give way to Q and R, which have the digits of one that nearly does.
+    SW_HD bool insert_free() {
+        bool all = true;
         for (int j = 0; j < this->columns(); ++j)
-            if ((ws.state[j] & (is_free | is_positive)) == is_free && task.norm_of(j) > 0) insert_called(j);
+            if ((ws.state[j] & (is_free | is_positive)) == is_free && task.norm_of(j) > 0)
+                all = insert_called(j) != Entry::escalate && all;
+        return all;
     }
 
     // With a bound sum: goes to a point that has it. The columns that lower the residual most are filled, one
-    // after the other; the last is in the factor then.
-    SW_CALL void fill_up() {
+    // after the other; the last is in the factor then. False as insert_free() has it.
+    SW_CALL bool fill_up() {
         const double e = factor.remainder;
         double* cost = ws.score;
         bool any_free = false;
@@ -136,7 +140,7 @@ struct Bounded : Insertion<Team, Matrix> {
         team.sync();
         for (;;) {
             const Peak best = largest(team, cost, this->columns());
-            if (!(best.value > -double_infinity)) return;
+            if (!(best.value > -double_infinity)) return true;
             const int j = best.index;
             const double left = factor.remainder, wanted = left / ws.sum_of[j];
             const double most = task.most_of(j), least = task.least_of(j);
@@ -153,7 +157,7 @@ struct Bounded : Insertion<Team, Matrix> {
             insert_called(j);
             if (team.rank() == 0) ws.x[0] = clamp_to(wanted, least, most);
             team.sync();
-            return;
+            return true;
         }
     }
 

@@ -34,7 +34,7 @@ struct GeneralAnswer : BlockExchange<Team, Matrix, Rounding> {
         write_x(job, system, x, active);
         const bool lost = is_lost();
         const Measured measured =
-            lost ? Measured{missing, missing, missing, missing} : measure(job, system, b, x);
+            lost ? Measured{missing, missing, missing, missing, missing} : measure(job, system, b, x);
         team.each(n, [&](int j) {
             const double scale = lost ? 0.0 : task.scale_of(j);
             dual[j] = Scalar(lost ? missing : scale > 0 ? ws.w[j] / scale * unscale : 0.0);
@@ -133,60 +133,93 @@ private:
         else
             residual_norm =
                 square_root(max_of(0.0, ws.metric ? this->squared_fit() : double(squared_residual)));
-        Measured measured{0, b_norm, 0, 0};
-        double spread = 0;
+        Measured measured{0, b_norm, 0, 0, 0};
         const int n = task.matrix.top.columns;
         const uint8_t* mask = job.family.mask ? job.family.mask + system * job.family.mask_stride : nullptr;
         double sum = 0, sum_size = 0;
+        const auto lower = [&](int j) { return double(Scalar(this->given_lower[j])); };
+        const auto upper = [&](int j) { return double(Scalar(this->given_upper[j])); };
         team.each(n, [&](int j) {
             const double value = x[j], scale = task.scale_of(j);
             const double part = scale > 0 ? absolute(value) * (b_scale / scale) * task.size_of(j) : 0.0;
             measured.size += part;
-            if (!(ws.state[j] & is_positive)) measured.task += part;
-            if (summed && ws.sum_of[j] > 0) spread = max_of(spread, task.size_of(j) / ws.sum_of[j]);
+            if (!(ws.state[j] & is_positive)) measured.given += part;
             if (summed && ws.sum_of[j] > 0) {
                 sum += task.matrix.coefficient(j) * value;
                 sum_size += task.matrix.coefficient(j) * absolute(value);
             }
-            if (mask && !mask[j]) return;
-            const double lower = Scalar(this->given_lower[j]), upper = Scalar(this->given_upper[j]);
-            const double inverse = task.inverse_norm_of(j);
+            if (summed || (mask && !mask[j])) return;
             // (A norm beyond the largest number, by a lambda as large, says nothing.)
-            const double breach = !(task.norm_of(j) < double_infinity)
-                                      ? double_infinity
-                                      : breach_of(value, lower, upper, ws.w[j]) * inverse;
+            const double breach =
+                !(task.norm_of(j) < double_infinity)
+                    ? double_infinity
+                    : breach_of(value, lower(j), upper(j), ws.w[j]) * task.inverse_norm_of(j);
             measured.breach = max_of(measured.breach, breach);
         });
         measured.breach = team.max(measured.breach);
         measured.size = b_norm + team.sum(measured.size);
         // (Of normal equations the residual is not known.)
-        measured.task =
-            task.extent.gram_only ? measured.size : b_norm + residual_norm + team.sum(measured.task);
+        measured.given = b_norm + team.sum(measured.given);
+        measured.task = task.extent.gram_only ? measured.size : measured.given + residual_norm;
         if (summed) {
             sum = team.sum(sum);
             const double low = this->sum_low, high = this->sum_high;
             measured.sum_error = max_of(0.0, max_of(low - sum, sum - high));
             measured.sum_size = team.sum(sum_size) + absolute(is_finite(high) ? high : low);
-            // x is rounded to what the sum has, where the sum is at one of its ends.
-            const double room = 64 * double_epsilon * measured.sum_size;
-            const bool is_inside = sum > low + room && sum < high - room;
-            if (!is_inside) measured.size += measured.sum_size * b_scale * team.max(spread);
-            measured.task = measured.size;
-            if (this->columns() > n)
-                measured.breach = max_of(measured.breach, breach_of_slack(sum, measured.sum_size));
+            measured.given = measured.task = measured.size;
+            double shift;
+            measured.breach = least_breach(
+                team, n,
+                [&](int j) {
+                    const bool out = mask && !mask[j];
+                    return SummedColumn{ws.w[j], ws.sum_of[j],
+                                        ws.square[j] + penalty_in(j) > 0 ? task.inverse_norm_of(j) : 0.0,
+                                        !out && x[j] < upper(j), !out && x[j] > lower(j)};
+                },
+                allowed_shifts(sum, low, high, measured.sum_size, this->multiplier), shift);
+            team.sync();
+            team.each(this->columns(), [&](int j) { ws.w[j] += shift * ws.sum_of[j]; });
+            this->multiplier += shift;
+            team.sync();
+        }
+        if (!task.extent.gram_only) measured.decrement = decrement();
+        if (!summed && !task.extent.gram_only && residual_norm > b_norm) {
+            double reach = 0;
+            team.each(n, [&](int j) {
+                const double scale = task.scale_of(j);
+                if (scale > 0 && !(mask && !mask[j]))
+                    reach += absolute(nearest_to_zero(lower(j), upper(j))) * (b_scale / scale) * task.size_of(j);
+            });
+            measured.excess = residual_norm - b_norm - team.sum(reach);
         }
         return measured;
     }
 
-    // The same of the column that takes the rest of a sum: its dual, the multiplier, has to be zero unless
-    // the sum is at one of its ends.
-    SW_HD double breach_of_slack(double sum, double sum_size) const {
-        const int j = task.matrix.top.columns;
-        const double rest = this->wanted_sum() - sum, room = 64 * double_epsilon * sum_size;
-        double low = this->slack_low(), high = this->slack_high();
-        if (rest <= low + room) low = max_of(low, rest);
-        if (rest >= high - room) high = min_of(high, rest);
-        return breach_of(rest, low, high, ws.w[j]) * task.inverse_norm_of(j);
+    SW_HD double penalty_in(int j) const { return ws.penalty_square ? ws.penalty_square[j] : 0.0; }
+
+    // |R^-T w| of the columns in the factor, along the plane of a bound sum: how far their solution is from
+    // the lowest objective on them. Where they nearly depend on each other a dual that is as small as rounding
+    // makes it says little of that.
+    SW_CALL double decrement() const {
+        const int count = factor.count;
+        if (count == 0) return 0.0;
+        double *g = ws.g, *z = ws.z;
+        team.each_short(count, [&](int p) { g[p] = ws.w[ws.order[p]]; });
+        team.sync();
+        factor.solve_with_r_transposed(g, z);
+        const double* sum = ws.triangle.sum;
+        double square = 0, along = 0, size = 0;
+        team.lane_each(count, [&](int p) {
+            square += z[p] * z[p];
+            if (!sum) return;
+            along += z[p] * sum[p];
+            size += sum[p] * sum[p];
+        });
+        square = team.lane_sum(square);
+        along = team.lane_sum(along);
+        size = team.lane_sum(size);
+        team.sync();
+        return square_root(max_of(0.0, size > 0 ? square - along * along / size : square));
     }
 
     template <class Scalar>

@@ -42,10 +42,7 @@ protected:
             }
             begin_anew(job, system, b, penalty);
         }
-        if (ws.sum_of)
-            this->fill_up();
-        else
-            this->insert_free();
+        this->enter_free(ws.sum_of ? this->fill_up() : this->insert_free());
         return factor.count > 0 ? Pending::solution : Pending::nothing;
     }
 
@@ -85,7 +82,7 @@ protected:
     template <class Scalar>
     SW_CALL bool start_from_set(WarmStart<Scalar> warm) {
         cross_as_said(warm);
-        this->insert_free();
+        this->enter_free(this->insert_free());
         for (int j = 0; j < this->columns(); ++j) {
             const bool wanted = !(ws.state[j] & (excluded | is_free)) && said_of(warm, j) == 0;
             if (wanted && task.norm_of(j) > 0) this->insert_called(j);

@@ -165,10 +165,9 @@ private:
             team.each(n, [&](int j) {
                 double scale, norm;
                 if (!scale_stacked(matrix, j, ws.score[j], scale, norm)) bad = 1;
-                // (Of a column so large or so small that its norm was found in another way the weights do not
-                // count in its norm: it is for tests of rounding alone.)
-                if (weights && ws.score[j] > 1e-200 && ws.score[j] < 1e200)
-                    norm = scale * square_root(ws.score[j]);
+                if (weights)
+                    norm = ws.score[j] > 1e-200 && ws.score[j] < 1e200 ? scale * square_root(ws.score[j])
+                                                                        : weighted_norm(j, scale);
                 ws.scale[j] = scale;
                 ws.norm[j] = norm;
                 ws.inverse_norm[j] = norm > 0 ? 1.0 / norm : 0.0;
@@ -180,6 +179,17 @@ private:
         if (bad != 0) return false;
         if (ws.square) add_rows_beneath(shared);
         return true;
+    }
+
+    // Of a scaled column whose own square is no number.
+    SW_CALL double weighted_norm(int j, double scale) const {
+        const Matrix& matrix = task.matrix;
+        double square = 0;
+        for (int i = 0; i < matrix.top.rows && j < matrix.top.columns; ++i) {
+            const double entry = matrix.top.entry(i, j) * scale;
+            square += ws.metric[i] * entry * entry;
+        }
+        return square_root(square);
     }
 
     // The squares of the rows beneath A.

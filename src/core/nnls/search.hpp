@@ -50,12 +50,11 @@ struct Search : GeneralSet<Team, Matrix, Rounding> {
     }
 
     // The variance of x where entries of b have variance one and the set is what it is, in the caller's
-    // units. With M = R^-1 (I - v v'/v'v) R^-T it is M_pp - nu |L_P M e_p|^2 for the unknown at p, and zero
-    // for those at bounds.
+    // units. With M = R^-1 (I - v v'/v'v) R^-T it is |A_P M e_p|^2 for the unknown at p, which is M_pp without
+    // a penalty, and zero for those at bounds.
     SW_CALL void variances(double* out, bool known) {
         const Matrix& matrix = task.matrix;
         const int n = matrix.top.columns, count = known ? factor.count : 0;
-        const int first = matrix.below + matrix.summed;
         const double missing = known ? 0.0 : double_nan();
         team.each(n, [&](int j) { out[j] = missing; });
         team.sync();
@@ -66,7 +65,7 @@ struct Search : GeneralSet<Team, Matrix, Rounding> {
             team.each_short(count, [&](int q) { y[q] = q == p ? 1.0 : 0.0; });
             team.sync();
             factor.solve_with_r_transposed(y, y);
-            double along = 0, size = 0, square = 0, penalty = 0;
+            double along = 0, size = 0, square = 0;
             if (sum) {
                 team.lane_each(count, [&](int q) {
                     along += y[q] * sum[q];
@@ -78,22 +77,21 @@ struct Search : GeneralSet<Team, Matrix, Rounding> {
                 team.each_short(count, [&](int q) { y[q] -= along / size * sum[q]; });
                 team.sync();
             }
-            team.lane_each(count, [&](int q) { square += y[q] * y[q]; });
-            square = team.lane_sum(square);
-            team.sync();
             if (factor.penalty > 0 && !task.extent.gram_only) {
                 const int length = task.extent.row_length();
                 factor.solve_with_r(y, y);
                 team.each(length, [&](int i) { image[i] = 0; });
                 team.sync();
                 subtract_columns(team, factor.positive(), count, y, image, length);
-                team.each(matrix.penalty_rows,
-                          [&](int i) { penalty += image[first + i] * image[first + i]; });
-                penalty = factor.penalty * team.sum(penalty);
+                team.each(matrix.top.rows, [&](int i) { square += ws.metric[i] * image[i] * image[i]; });
+                square = team.sum(square);
+            } else {
+                team.lane_each(count, [&](int q) { square += y[q] * y[q]; });
+                square = team.lane_sum(square);
             }
             team.sync();
             const double scale = task.scale_of(j);
-            if (team.rank() == 0 && j < n) out[j] = max_of(0.0, square - penalty) * scale * scale;
+            if (team.rank() == 0 && j < n) out[j] = square * scale * scale;
         }
         team.sync();
     }
@@ -176,6 +174,7 @@ private:
         this->refactor(nu);
         this->iterate_called(factor.count > 0 ? Pending::solution : Pending::nothing);
         if (this->keep_met_bounds()) beyond = true;
+        if (tally.solves >= task.options.max_solves) is_cut = true;
         Point point;
         point.phi = this->squared_fit();
         // ws.r is now -L x in the rows of the penalty.
@@ -257,10 +256,7 @@ private:
         for (int step = 0; step < LevelSearch::max_steps; ++step) {
             const Point point = evaluate(exponential(along.s));
             if (absolute(point.phi - level) <= LevelSearch::tolerance * wanted) return;
-            if (tally.solves >= task.options.max_solves) {
-                is_cut = true;
-                return;
-            }
+            if (is_cut) return;
             if (along.next(point.phi - unpenalized, point.slope, wanted)) continue;
             at_end = along.at_end;
             return;

@@ -8,6 +8,7 @@
 #include "host/common/subnormals.hpp"
 #include "host/nnls/either_matrix.hpp"
 #include "host/nnls/shared_matrix.hpp"
+#include "host/nnls/wide/system.hpp"
 
 SW_BEGIN
 namespace nnls {
@@ -57,6 +58,22 @@ template <class Team, class Matrix>
 void solve_one(const Team& team, const HostJob& host, int64_t system, Task<Matrix>& task) {
     host.single ? solve_system<float>(team, host.job, system, task)
                 : solve_system<double>(team, host.job, system, task);
+}
+
+// A system that was left without a certificate is solved in twice the precision, by one thread.
+template <class Matrix>
+void mend(const HostJob& host, int64_t system, const Matrix& matrix) {
+    const Job& job = host.job;
+    const int32_t status = job.status[system];
+    if ((status != stalled && status != dependent) || !wide::is_feasible(job)) return;
+    std::vector<double> a;
+    if (!job.family.gram) {
+        a.resize(static_cast<size_t>(job.rows) * job.columns);
+        for (int i = 0; i < job.rows; ++i)
+            for (int j = 0; j < job.columns; ++j)
+                a[static_cast<size_t>(i) * job.columns + j] = matrix.entry(i, j);
+    }
+    wide::solve(job, system, host.single, job.family.gram ? nullptr : a.data());
 }
 
 // Calls Way::solve<Matrix>(host) with the kind of matrix that a batch has.

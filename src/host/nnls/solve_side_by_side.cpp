@@ -72,6 +72,7 @@ struct SideBySide {
                     task.take(bench.worker->matrices.read(index, kind));
                     if (job.family.which) task.share(own);
                     solve_one(Lone(), host, system, task);
+                    mend(host, system, task.matrix);
                 }
             } catch (const std::bad_alloc&) {
                 out_of_memory = true;

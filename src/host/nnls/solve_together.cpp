@@ -20,6 +20,7 @@ struct Together {
                 const FlushSubnormals flush;
                 solve_one(team, host, system, own.task);
             });
+            mend(host, system, own.task.matrix);
         }
     }
 };

@@ -320,7 +320,7 @@ def _finish_one(
     # The residual is as large as f; units do not matter then.
     unit = float(np.abs(one.M).max(initial=0.0)) or 1.0
     found = solve_on_faces(one.M / unit, one.f / unit, one.E, one.e, one.lower, one.upper, start, project, limit)
-    found = found._replace(multipliers=found.multipliers * unit**2)
+    found = found._replace(multipliers=found.multipliers * unit * unit)
     _take(host, s, one, found, fields, n, limit)
 
 

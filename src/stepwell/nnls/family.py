@@ -48,6 +48,7 @@ class Family:
     penalty_rows: int
     lam: Array | None  # (rows,)
     given_lam: Array | None  # (rows,): λ as it was given, where it is in `penalty`
+    lam_unit: float  # `penalty` is L times this, so that λ² of a rule is a number
     rule: int  # how λ is chosen, as the core says it; 0: it is given
     chi2: float
     noise: Array | None  # (rows,): the standard deviation of an entry of b
@@ -283,10 +284,18 @@ def read_family(
     if L is not None and penalty is None:
         reader.penalty(L, columns)  # a λ of zero does not excuse it
     used_lam, given_lam = reader.lam(lam) if penalized and not rule else None, None
-    if used_lam is not None and is_number(lam) and not 1e-70 < float(lam) < 1e70:
-        # Its square would not be a number: it goes into L.
+    lam_unit = 1.0
+    if used_lam is not None:
+        empty = 0 in used_lam.shape
+        highest = 0.0 if empty else float(arrays.namespace_of(used_lam).max(used_lam))
+        if highest > 0 and not 1e-70 < highest < 1e70:  # its square would not be a number: it goes into L
+            lam_unit, given_lam = highest, used_lam
+            used_lam = used_lam / highest
+    elif rule and matrix is not None:
+        lam_unit = unit_of_lam(matrix, penalty)
+    if lam_unit != 1.0:
         unit = np.eye(columns) if penalty is None else arrays.to_host(penalty)
-        penalty, used_lam, given_lam = reader.table(unit * float(lam)), reader.lam(1.0), used_lam
+        penalty = reader.table(unit * lam_unit)
     taking_part = None if mask is None else reader.mask(mask, columns)
     spectrum = pencil = None
     own_spectra = False
@@ -314,6 +323,7 @@ def read_family(
         penalty_rows=columns if penalty is None else int(penalty.shape[0]),
         lam=used_lam,
         given_lam=given_lam,
+        lam_unit=lam_unit,
         rule=rule,
         chi2=factor,
         noise=noise,
@@ -324,6 +334,20 @@ def read_family(
         variance=uncertainty is not None and read_choice("uncertainty", uncertainty, ("variance",)) == "variance",
         **normal,
     )
+
+
+def unit_of_lam(matrix: Array, penalty: Array | None) -> float:
+    """Return the power of two by which L is near A in size; 1 unless squares of their ratio would be no numbers."""
+    sizes = []
+    for array in (matrix[0] if matrix.ndim > 2 else matrix, penalty):
+        empty = array is not None and 0 in array.shape
+        xp = None if array is None else arrays.namespace_of(array)
+        sizes.append(1.0 if xp is None else 0.0 if empty else float(xp.max(xp.abs(array))))
+    of_A, of_L = sizes
+    if not (0 < of_A < INFINITY and of_L > 0):
+        return 1.0
+    exponent = math.frexp(of_A)[1] - math.frexp(of_L)[1]
+    return math.ldexp(1.0, exponent) if 180 < abs(exponent) < 1020 else 1.0
 
 
 def pencil_spectrum(
@@ -350,10 +374,12 @@ def pencil_spectrum(
 
 def _pencils(A: np.ndarray, L: np.ndarray, marks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the eigenvalues and α of matrices with the columns that take part; eigenvalues of the others are 0."""
+    # A matrix with NaN has no solution, so that its eigenvalues are never asked for.
+    A = np.where(np.isfinite(A).all(axis=(1, 2), keepdims=True), A, 0.0)
     # The eigenvalues know no scale; those of A and L are taken out, so that squares are numbers.
-    sizes = (float(np.abs(each[np.isfinite(each)]).max(initial=0)) for each in (A, L))
-    of_A, of_L = (2.0 ** -np.round(np.log2(max(size, 1e-300))) for size in sizes)
-    A, L = A * (marks[:, None] * of_A), L * (marks[:, None] * of_L)
+    sizes = (np.abs(each).max(axis=(-2, -1), initial=1e-300) for each in (A, L))
+    of_A, of_L = (np.exp2(-np.round(np.log2(size))) for size in sizes)
+    A, L = A * of_A[:, None, None] * marks[:, None], L * of_L * marks[:, None]
     gram, K = np.swapaxes(A, 1, 2) @ A, np.swapaxes(L, 1, 2) @ L
     trace, of_K = (np.trace(each, axis1=1, axis2=2) for each in (gram, K))
     alpha = np.where(trace > 0, trace, 1.0) / np.where(of_K > 0, of_K, 1.0)
@@ -362,4 +388,5 @@ def _pencils(A: np.ndarray, L: np.ndarray, marks: np.ndarray) -> tuple[np.ndarra
     root = np.where(kept, 1 / np.sqrt(np.where(kept, values, 1.0)), 0.0)
     basis = vectors * root[:, None, :]
     inner = np.linalg.eigvalsh(np.swapaxes(basis, 1, 2) @ gram @ basis)
-    return np.clip(inner, 0.0, 1.0), alpha * (of_L / of_A) ** 2
+    with np.errstate(over="ignore", under="ignore"):
+        return np.clip(inner, 0.0, 1.0), alpha * (of_L / of_A) ** 2

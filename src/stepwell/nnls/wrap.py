@@ -25,7 +25,7 @@ def wrap(batch: Batch, answers: Answers) -> AnyResult:
         if batch.family.sum_low is not None:
             fields["multipliers"] = [multiplier] if batch.lone else multiplier[..., None]
     if answers.variance is not None:
-        variance = _sigma(batch, _fit(batch, answers), answers.lam_counts)[:, None] ** 2 * answers.variance
+        variance = _sigma(batch, answers)[:, None] ** 2 * answers.variance
         fields["variance"] = vectors(batch, arrays.namespace_of(variance).astype(variance, answers.x.dtype, copy=False))
     if answers.active is not None:
         fields["active"] = vectors(batch, arrays.bytes_as_bool(answers.active))
@@ -43,13 +43,6 @@ def wrap(batch: Batch, answers: Answers) -> AnyResult:
     return LSQResult(**{name: value for name, value in fields.items() if name in names})
 
 
-def _fit(batch: Batch, answers: Answers) -> Array:
-    """‖Ax − b‖² of each system."""
-    assert batch.family is not None
-    assert answers.lam is not None
-    return _fit_of_gram(batch, answers.x) if batch.family.gram is not None else answers.lam[LAM.index("fit")]
-
-
 def _fit_of_gram(batch: Batch, x: Array) -> Array:
     """bᵀb − 2cᵀx + xᵀGx; NaN where bᵀb is not known."""
     xp = arrays.namespace_of(x)
@@ -64,19 +57,22 @@ def _fit_of_gram(batch: Batch, x: Array) -> Array:
     return xp.sum(x * (image - 2 * c), axis=-1) + bb
 
 
-def _sigma(batch: Batch, fit: Array, counts: Array) -> Array:
+def _sigma(batch: Batch, answers: Answers) -> Array:
     """The standard deviation of b's entries: as given, or what the residual says."""
     family = batch.family
     assert family is not None
-    xp = arrays.namespace_of(fit)
+    residual = answers.reals[0]
+    xp = arrays.namespace_of(residual)
     if family.noise is not None:
-        return xp.broadcast_to(family.noise, fit.shape)
+        return xp.broadcast_to(family.noise, residual.shape)
+    if family.gram is not None:
+        fit = _fit_of_gram(batch, answers.x)
+        residual = xp.sqrt(xp.where(fit >= 0, fit, float("nan")))
     rows = batch.equations
     if family.weights is not None:
         rows = xp.sum(xp.astype(family.weights > 0, xp.float64), axis=-1)
-    free = rows - xp.astype(counts[LAM_COUNTS.index("passive")], xp.float64)
-    good = (free > 0) & (fit >= 0)
-    return xp.sqrt(xp.where(good, fit, float("nan")) / xp.where(good, free, 1.0))
+    free = rows - xp.astype(answers.lam_counts[LAM_COUNTS.index("passive")], xp.float64)
+    return xp.where(free > 0, residual, float("nan")) / xp.sqrt(xp.where(free > 0, free, 1.0))
 
 
 def _on_a_simplex(batch: Batch) -> bool:
@@ -117,14 +113,16 @@ def _numbers(batch: Batch, answers: Answers) -> dict[str, Any]:
             if family is not None and family.lam is not None:
                 given = family.lam if family.given_lam is None else family.given_lam
                 names["lam"] = arrays.namespace_of(given).zeros_like(names["lam"]) + given
-                if family.given_lam is not None:
-                    names["seminorm"] = names["seminorm"] / given
+            elif family is not None:
+                names["lam"] = names["lam"] * family.lam_unit
+            if family is not None and family.lam_unit != 1.0:
+                names["seminorm"] = names["seminorm"] / family.lam_unit
         if family is not None and family.gram is not None:
             fit = _fit_of_gram(batch, answers.x)
             xp = arrays.namespace_of(fit)
             names["residual"] = xp.sqrt(xp.where(fit < 0, 0.0, fit))
         if answers.variance is not None:
-            names["sigma"] = _sigma(batch, fit, answers.lam_counts)
+            names["sigma"] = _sigma(batch, answers)
         if family is None or not family.penalized:
             names.pop("seminorm", None)
         if family is not None and family.rule in (RULES["chi2"], RULES["discrepancy"]):

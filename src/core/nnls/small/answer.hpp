@@ -83,20 +83,24 @@ struct Answer : Sums<Kind, Lanes> {
     // False where x is beyond the largest number of its kind or a far bound, or where it is not certified.
     SW_HD bool answer() {
         if (!write_vectors()) return false;
-        Measured measured{max_of(0.0, max_of(top, slope)), b_norm, size,
+        Measured measured{max_of(0.0, max_of(top, slope)), b_norm, size, b_norm,
                           b_norm + square_root(max_of(0.0, squared_fit))};
         // (Of normal equations the residual is not known.)
         if constexpr (Kind::summed || Kind::source == normal_equations)
-            measured.task = max_of(measured.task, size);
+            measured.given = size;
         else if constexpr (Kind::bounded)
-            measured.task = max_of(measured.task, this->size_of_references());
+            measured.given = max_of(b_norm, this->size_of_references());
+        measured.task = max_of(measured.task, measured.given);
         if constexpr (Kind::summed) measure_sum(measured);
+        if constexpr (Kind::boxed && !Kind::summed)
+            if (squared_fit > b_norm * b_norm) measured.excess = excess();
         if constexpr (Kind::penalized) {
             // (A norm beyond the largest number, by a lambda as large, says nothing.)
             bool any = false;
             this->each_column([&](int j, int) { any = any || !(this->square(j) < double_infinity); });
             if (lanes.any(any)) return false;
         }
+        if (Kind::source != normal_equations && this->has_weak_pivot()) measured.decrement = this->decrement();
         if (!is_certified(job, measured, sizeof(Scalar) < sizeof(double))) return false;
         if (lanes.lane() == 0) {
             job.residual[system] = square_root(squared_fit);
@@ -156,6 +160,16 @@ private:
         });
         lanes.sync();
         return !lanes.any(odd != 0);
+    }
+
+    SW_HD double excess() const {
+        double reach = 0;
+        this->each_column([&](int j, int) {
+            const double nearest = nearest_to_zero(this->given_bound(j, false), this->given_bound(j, true));
+            if (nearest != 0 && !this->is_masked(j) && this->scale(j) > 0)
+                reach += absolute(this->in_units_of(j, nearest)) * square_root(this->square(j));
+        });
+        return square_root(squared_fit) - b_norm - lanes.sum(reach);
     }
 
     // What the sum of the x that is returned misses.

@@ -73,28 +73,39 @@ struct Factor : Dual<Kind, Lanes> {
         return lanes.sum(square);
     }
 
+    // The root of what a step of all columns in the factor would lower the objective by: see general_answer.hpp.
+    SW_HD double decrement() {
+        if constexpr (keeps_inverses) {
+            const auto& inverse = lanes.kept->of(passive).inverse;
+            double square = 0;
+            this->each_in_factor([&](int i, int) {
+                this->each_in_factor([&](int j, int) { square += this->w[i] * inverse[i][j] * this->w[j]; });
+            });
+            return square_root(max_of(0.0, square));
+        }
+        if (!complete_factor()) return double_infinity;
+        this->each_position(count, [&](int p, int t) { step[t] = this->w[order[p]]; });
+        return square_root(max_of(0.0, square_in_factor()));
+    }
+
     // The variance of x at a position, where entries of b have variance one and the set is what it is. With M
-    // = L^-T (E - E v v'E / v'E v) L^-1, E = D^-1, v = L^-1 s, it is M_pp - nu |L_P M e_p|^2.
+    // = L^-T (E - E v v'E / v'E v) L^-1, E = D^-1, v = L^-1 s, it is e_p'M A_P'A_P M e_p: M_pp without a
+    // penalty.
     SW_HD double variance_at(int position) {
         if constexpr (keeps_inverses) return max_of(0.0, lanes.kept->of(passive).inverse[position][position]);
         this->each_position(count, [&](int p, int t) { step[t] = p == position; });
         double square = square_in_factor();
         if constexpr (Kind::penalized) {
             substitute_back();
-            double image = 0;  // by rows of L: its products would lose what cancels
-            const Family& family = this->job.family;
+            square = 0;
             SW_ROLLED
-            for (int i = 0; i < family.penalty_rows; ++i) {
+            for (int q = 0; q < count; ++q) {
+                const int i = order[q];
                 double entry = 0;
-                this->each_position(count, [&](int p, int t) {
-                    const int j = order[p];
-                    const double in_row = family.penalty ? family.penalty[i * this->job.columns + j] : i == j;
-                    entry += in_row * this->scale(j) * step[t];
-                });
-                entry = lanes.sum(entry);
-                image += entry * entry;
+                this->each_position(count,
+                                    [&](int p, int t) { entry += this->gram(i, order[p]) * step[t]; });
+                square += lanes.sum(entry) * value_at(step, q);
             }
-            square -= this->nu * image;
         }
         return max_of(0.0, square);
     }

@@ -558,7 +558,8 @@ private:
             const uint64_t bit = bit_of(j);
             const bool nothing = !(scale(j) > 0) || !(inverse_norm(j, t) > 0), masked = is_masked(j);
             if (nothing || masked) out |= bit;
-            if (Kind::penalized && !(square(j) < double_infinity)) crossed = true;  // for another solver
+            // For another solver: squares beyond the largest number, and columns that are there in L alone.
+            if (Kind::penalized && !masked && (nothing || !(square(j) < double_infinity))) crossed = true;
             if constexpr (Kind::bounded) {
                 double low = given_bound(j, false), high = given_bound(j, true);
                 if constexpr (Kind::boxed) {
