@@ -43,6 +43,8 @@ struct GeneralAnswer : BlockExchange<Team, Matrix, Rounding> {
         residual = lost ? missing : residual_norm / b_scale;
         violation = lost ? missing : violation_of(job, measured);
         if (!lost) tally.status = judged_status(job, measured, sizeof(Scalar) < sizeof(double), tally.status);
+        if (tally.status == converged && !is_finite(residual) && !task.extent.gram_only)
+            tally.status = stalled;
         team.sync();
         if (team.rank() == 0) {
             const double multiplier = lost ? missing : this->multiplier * unscale;
@@ -188,7 +190,8 @@ private:
             team.each(n, [&](int j) {
                 const double scale = task.scale_of(j);
                 if (scale > 0 && !(mask && !mask[j]))
-                    reach += absolute(nearest_to_zero(lower(j), upper(j))) * (b_scale / scale) * task.size_of(j);
+                    reach +=
+                        absolute(nearest_to_zero(lower(j), upper(j))) * (b_scale / scale) * task.size_of(j);
             });
             measured.excess = residual_norm - b_norm - team.sum(reach);
         }
@@ -198,8 +201,8 @@ private:
     SW_HD double penalty_in(int j) const { return ws.penalty_square ? ws.penalty_square[j] : 0.0; }
 
     // |R^-T w| of the columns in the factor, along the plane of a bound sum: how far their solution is from
-    // the lowest objective on them. Where they nearly depend on each other a dual that is as small as rounding
-    // makes it says little of that.
+    // the lowest objective on them. Where they nearly depend on each other a dual that is as small as
+    // rounding makes it says little of that.
     SW_CALL double decrement() const {
         const int count = factor.count;
         if (count == 0) return 0.0;
@@ -245,8 +248,8 @@ private:
         team.each(matrix.rows_beneath(),
                   [&](int i) { r[matrix.below + i] *= i < matrix.summed ? 0.0 : factor.penalty; });
         residual_norm = square_root(team.sum(square));
-        if (!weights && !(residual_norm > 1e-140 && residual_norm < 1e150))
-            residual_norm = norm_of_extremes(rows);
+        if (!(residual_norm > 1e-140 && residual_norm < 1e150))
+            residual_norm = norm_of_extremes(rows, weights);
         team.sync();
         if (task.extent.gram_only)
             dual_of_gram(family, system, scaled);
@@ -256,12 +259,18 @@ private:
         this->multiplier = ws.sum_of ? settle_multiplier(team, task, factor.count) : 0.0;
     }
 
-    // |r| over the rows of A, where its square is beyond the largest or the smallest number.
-    SW_CALL double norm_of_extremes(int rows) const {
-        const double largest = largest_magnitude(team, ws.r, rows);
+    // |W r| over the rows of A, where its square is beyond the largest or the smallest number; ws.r has W^2
+    // r.
+    SW_CALL double norm_of_extremes(int rows, const double* weights) const {
+        const auto entry = [&](int i) {
+            return !weights ? ws.r[i] : weights[i] > 0 ? ws.r[i] / weights[i] : 0.0;
+        };
+        double largest = 0;
+        team.each(rows, [&](int i) { largest = max_of(largest, absolute(entry(i))); });
+        largest = team.max(largest);
         if (!(largest > 0)) return 0.0;
         double square = 0;
-        team.each(rows, [&](int i) { square += (ws.r[i] / largest) * (ws.r[i] / largest); });
+        team.each(rows, [&](int i) { square += (entry(i) / largest) * (entry(i) / largest); });
         return largest * square_root(team.sum(square));
     }
 

@@ -167,7 +167,7 @@ private:
                 if (!scale_stacked(matrix, j, ws.score[j], scale, norm)) bad = 1;
                 if (weights)
                     norm = ws.score[j] > 1e-200 && ws.score[j] < 1e200 ? scale * square_root(ws.score[j])
-                                                                        : weighted_norm(j, scale);
+                                                                       : weighted_norm(j, scale);
                 ws.scale[j] = scale;
                 ws.norm[j] = norm;
                 ws.inverse_norm[j] = norm > 0 ? 1.0 / norm : 0.0;

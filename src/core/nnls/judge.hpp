@@ -28,8 +28,8 @@ struct Measured {
     double sum_size = 0;   // sum c_j |x_j|, and the bounds' own
     // The root of what a step of all columns between bounds would lower the objective by.
     double decrement = 0;
-    // How much the residual is above |b| + sum |a_j| |y_j| of the y within the bounds that is nearest to zero,
-    // which is no less than the residual of y.
+    // How much the residual is above |b| + sum |a_j| |y_j| of the y within the bounds that is nearest to
+    // zero, which is no less than the residual of y.
     double excess = 0;
 };
 
@@ -111,12 +111,13 @@ constexpr double allowed_rounding = 4, allowed_with_sum = 1024;
 constexpr double credible_violation = 1e-7;
 // The same of answers in single precision.
 constexpr double single_epsilon = 6e-8, credible_in_single = 1e-4;
-// Nor one that a step of all columns between bounds would lower by the square of more than this part of what x
-// has to fit, whatever tolerance is asked for.
+// Nor one that a step of all columns between bounds would lower by the square of more than this part of what
+// x has to fit, whatever tolerance is asked for.
 constexpr double credible_decrement = 1e-2;
 
 SW_HD double violation_of(const Job& job, const Measured& x) {
     const double measure = is_relative_to_b(job.family) ? x.b_norm : x.size;
+    if (!(measure < double_infinity)) return double_infinity;
     return measure > 0 ? max_of(0.0, x.breach) / measure : x.breach > 0 ? double_infinity : 0.0;
 }
 
@@ -129,8 +130,10 @@ SW_HD bool is_certified(const Job& job, const Measured& x, bool single) {
                  credible = max_of(options.tolerance, single ? credible_in_single : credible_violation),
                  violation = violation_of(job, x);
     const double slack = (rounding + (single ? 4 * single_epsilon : 0.0)) * x.size;
+    if (!(x.size < double_infinity)) return false;  // (numbers beyond the largest certify nothing)
     return (x.breach <= slack || violation <= options.tolerance) && violation <= credible &&
-           x.breach <= credible * x.task && (single || x.decrement <= min_of(credible, credible_decrement) * x.given) &&
+           x.breach <= credible * x.task &&
+           (single || x.decrement <= min_of(credible, credible_decrement) * x.given) &&
            x.excess <= credible_in_single * x.b_norm && x.sum_error <= 64 * epsilon * x.sum_size;
 }
 

@@ -46,12 +46,13 @@ struct Search : GeneralSet<Team, Matrix, Rounding> {
             if (beyond) this->empty_factor(task.options.update);
         }
         this->mend_sum();
+        leave_at_bounds();
         this->finish();
     }
 
     // The variance of x where entries of b have variance one and the set is what it is, in the caller's
-    // units. With M = R^-1 (I - v v'/v'v) R^-T it is |A_P M e_p|^2 for the unknown at p, which is M_pp without
-    // a penalty, and zero for those at bounds.
+    // units. With M = R^-1 (I - v v'/v'v) R^-T it is |A_P M e_p|^2 for the unknown at p, which is M_pp
+    // without a penalty, and zero for those at bounds.
     SW_CALL void variances(double* out, bool known) {
         const Matrix& matrix = task.matrix;
         const int n = matrix.top.columns, count = known ? factor.count : 0;
@@ -100,6 +101,19 @@ private:
     bool beyond = false;  // a far bound that does not count would have to
     double level = 0;     // what phi has to be
     bool is_cut = false;  // the search for it met the limit on solutions
+
+    // What a solution happens to have exactly at a bound is out of the factor at the end.
+    SW_HD void leave_at_bounds() {
+        if (ws.sum_of) return;
+        for (int p = factor.count - 1; p >= 0; --p) {
+            const int j = ws.order[p];
+            const bool leaves = !(ws.x[p] > task.least_of(j) && ws.x[p] < task.most_of(j));
+            team.sync();
+            if (!leaves) continue;
+            this->leave_at_bound(p);
+            fresh = false;
+        }
+    }
 
     // With the bounds that count. Ends early where others would have to.
     template <class Scalar>

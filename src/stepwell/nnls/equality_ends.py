@@ -36,6 +36,13 @@ def product(xp: Any, matrices: Array, vectors: Array) -> Array:
     return xp.matmul(matrices, vectors[:, :, None])[:, :, 0]
 
 
+def _lengths(xp: Any, vectors: Array) -> Array:
+    """Return the length of each vector, whose squares may be beyond the largest or the smallest number."""
+    top = xp.max(xp.abs(vectors), axis=-1) if 0 not in vectors.shape else xp.sum(vectors, axis=-1)
+    unit = xp.where((top > 0) & xp.isfinite(top), top, 1.0)[:, None]
+    return unit[:, 0] * xp.sqrt(xp.sum((vectors / unit) ** 2, axis=-1))
+
+
 @dataclasses.dataclass(frozen=True)
 class Equalities:
     """A batch with equalities: arrays with a row for each system, or one row for all, doubles unless said."""
@@ -124,7 +131,7 @@ class Equalities:
         before, after = (self._violation(x, w, state, mu, lengths) for w, mu in ((dual, multipliers), (trial, moved)))
         better = (after < before)[:, None]
         return dict(
-            residual=xp.sqrt(xp.sum(rest * rest, axis=-1)),
+            residual=_lengths(xp, rest),
             dual=xp.where(better, trial, dual),
             multipliers=xp.where(better, moved, multipliers),
             violation=xp.where(after < before, after, before),
@@ -165,7 +172,7 @@ class Equalities:
         breach = xp.where(state == 0, xp.abs(dual), xp.where(state < 0, dual, -dual))
         breach = xp.where((state == 2) | (breach < 0), xp.zeros_like(breach), breach)
         b = self.b if self.weights is None else xp.where(self.weights > 0, self.b * self.weights, 0.0)
-        size = xp.sqrt(xp.sum(b * b, axis=-1)) + xp.sum(lengths * xp.abs(x), axis=-1)
+        size = _lengths(xp, b) + xp.sum(lengths * xp.abs(x), axis=-1)
         k = int(self.C.shape[0])
         terms = product(xp, xp.abs(self.C).T[None], xp.abs(multipliers[:, -k:]))
         if int(multipliers.shape[1]) > k:
@@ -182,6 +189,7 @@ def finish(problem: Equalities, r: LSQResult, limit: int, solve: Callable[..., L
     measured: dict[str, Any] = problem.measured(r.x, r.state, r.multipliers, r.equality_error)
     r = dataclasses.replace(r, **measured)
     status = arrays.host_copy(r.status)
+    status[(status == NNLSStatus.CONVERGED) & ~np.isfinite(arrays.host_copy(r.residual))] = NNLSStatus.STALLED
     able = (status == NNLSStatus.CONVERGED) | (status == NNLSStatus.STALLED) | (status == NNLSStatus.DEPENDENT)
     relative = arrays.host_copy(problem.misses(r.x)[1])
     good = (relative <= MET) & (arrays.host_copy(r.violation) <= IMPROVED)
@@ -333,6 +341,7 @@ def _take(
     outside = max(0.0, float(one.lower[-1] - x.sum()), float(x.sum() - one.upper[-1])) if one.slack else 0.0
     measured = alone.measured(x[None], state[None], mu[None], np.array([outside]))
     good = measured["violation"][0] <= OPTIMAL and alone.misses(x[None])[1][0] <= MET
+    good &= bool(np.isfinite(measured["residual"][0]))
     tired = found.turns >= limit
     fields["status"][s] = NNLSStatus.CONVERGED if good else NNLSStatus.LIMIT if tired else NNLSStatus.STALLED
     new = {name: value[0] for name, value in measured.items()} | {"x": x, "state": state}

@@ -247,6 +247,11 @@ def variances(part: Solved) -> None:
         ]
         G = (K.T @ K).astype(float)
         B = G + (part.lam[k] ** 2 * (L.T @ L)).astype(float)
+        between = (part.x[k] > problem.lower[k if len(problem.lower) > 1 else 0]) & (
+            part.x[k] < problem.upper[k if len(problem.upper) > 1 else 0]
+        )
+        if (between & (part.found.norms[k] > 0) != free).any():  # x is at a bound but for rounding: either may count
+            continue
         if not (own > 1e-12 * float(part.found.size[k])) or (free.any() and np.linalg.cond(B) > 1e5):
             continue
         inverse = np.linalg.inv(B)

@@ -100,7 +100,8 @@ struct Answer : Sums<Kind, Lanes> {
             this->each_column([&](int j, int) { any = any || !(this->square(j) < double_infinity); });
             if (lanes.any(any)) return false;
         }
-        if (Kind::source != normal_equations && this->has_weak_pivot()) measured.decrement = this->decrement();
+        if (Kind::source != normal_equations && this->has_weak_pivot())
+            measured.decrement = this->decrement();
         if (!is_certified(job, measured, sizeof(Scalar) < sizeof(double))) return false;
         if (lanes.lane() == 0) {
             job.residual[system] = square_root(squared_fit);

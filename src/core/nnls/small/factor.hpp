@@ -73,7 +73,8 @@ struct Factor : Dual<Kind, Lanes> {
         return lanes.sum(square);
     }
 
-    // The root of what a step of all columns in the factor would lower the objective by: see general_answer.hpp.
+    // The root of what a step of all columns in the factor would lower the objective by: see
+    // general_answer.hpp.
     SW_HD double decrement() {
         if constexpr (keeps_inverses) {
             const auto& inverse = lanes.kept->of(passive).inverse;
@@ -102,8 +103,7 @@ struct Factor : Dual<Kind, Lanes> {
             for (int q = 0; q < count; ++q) {
                 const int i = order[q];
                 double entry = 0;
-                this->each_position(count,
-                                    [&](int p, int t) { entry += this->gram(i, order[p]) * step[t]; });
+                this->each_position(count, [&](int p, int t) { entry += this->gram(i, order[p]) * step[t]; });
                 square += lanes.sum(entry) * value_at(step, q);
             }
         }

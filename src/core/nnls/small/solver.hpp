@@ -117,7 +117,8 @@ struct Solver : Answer<Kind, Lanes>, private Searching<Kind::penalized> {
 
     SW_HD bool finish() {
         if (!solved) return false;
-        if constexpr (Kind::summed) this->mend_sum();
+        if constexpr (Kind::summed)
+            if (!this->mend_sum()) return false;
         if constexpr (sizeof(Scalar) < sizeof(double)) this->round_answer();
         return is_finite(squared_fit) && this->answer();
     }

@@ -86,10 +86,10 @@ struct Sums : Steps<Kind, Lanes> {
     }
 
     // The sum of x is what it has to be, but for one rounding: the x with the most room takes what more is
-    // missing.
-    SW_HD void mend_sum() {
+    // missing. False where that is more than rounding, so that the dual is another.
+    SW_HD bool mend_sum() {
         const double rest = this->deficit;  // at the point that was judged
-        if (absolute(rest) <= double_epsilon * absolute(this->wanted)) return;
+        if (absolute(rest) <= double_epsilon * absolute(this->wanted)) return true;
         double highest = -1;
         int where = -1;
         if constexpr (Base::sweeps_signs) {
@@ -106,8 +106,10 @@ struct Sums : Steps<Kind, Lanes> {
                 }
             }
         }
-        if (where < 0 || !(highest > absolute(rest))) return;
-        this->set_x(where, x[where] + rest / this->coefficient(where));
+        if (where < 0 || !(highest > absolute(rest))) return true;
+        const double move = rest / this->coefficient(where);
+        this->set_x(where, x[where] + move);
+        return absolute(move) * square_root(this->square(where)) <= this->job.options.rounding * this->size;
     }
 
 private:

@@ -258,9 +258,7 @@ bool ActiveSet::solve() {
             last = -1;
         }
         const Wide before = last >= 0 ? x[last] : Wide();
-        const Place from = last < 0               ? Place::free
-                           : x[last] > Wide(lower[last]) ? Place::upper
-                                                         : Place::lower;
+        const Place from = last < 0 ? Place::free : x[last] > Wide(lower[last]) ? Place::upper : Place::lower;
         const bool arrived = step();
         if (last >= 0) {
             const bool moved = x[last] < before || before < x[last];

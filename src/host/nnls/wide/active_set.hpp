@@ -36,9 +36,9 @@ public:
     double norm(int j) const;
 
 private:
-    std::vector<Wide> triangle_, pivots_;   // L, rows one after the other, and D, of G + c c'
-    std::vector<Wide> gradient_;            // f - G x
-    std::vector<Wide> image_;               // (G + c c')^-1 c
+    std::vector<Wide> triangle_, pivots_;  // L, rows one after the other, and D, of G + c c'
+    std::vector<Wide> gradient_;           // f - G x
+    std::vector<Wide> image_;              // (G + c c')^-1 c
     std::vector<bool> barred_;
 
     bool has_sum() const { return !c.empty(); }

@@ -43,7 +43,8 @@ bool reach_level(const System& system, Solution& at) {
     const double unpenalized = phi(without);
     double level = family.chi2 * unpenalized;
     if (family.rule == nnls::rule_discrepancy) {
-        const double noise = std::ldexp(family.noise[system.system * family.noise_stride], -system.b_exponent);
+        const double noise =
+            std::ldexp(family.noise[system.system * family.noise_stride], -system.b_exponent);
         level = system.rows_that_count * noise * noise;
     }
     family.unpenalized[system.system] = std::ldexp(unpenalized, 2 * system.b_exponent);
@@ -84,20 +85,22 @@ public:
         }
         measure(x);
         const NnlsJob& job = s_.job;
+        if (!std::isfinite(residual_)) return false;
         if (nnls::judged_status(job, measured_, s_.single, nnls::converged) != nnls::converged) return false;
         const int64_t row = s_.system * n_;
         Scalar *out = static_cast<Scalar*>(job.x) + row, *dual = static_cast<Scalar*>(job.dual) + row;
         for (int j = 0; j < n_; ++j) {
             out[j] = x[j];
             dual[j] = Scalar(std::ldexp(dual_[j], s_.exponents[j] + s_.b_exponent));
-            const bool between = set_.place[j] == Place::free && double(x[j]) > s_.lower(j) &&
-                                 double(x[j]) < s_.upper(j);
+            const bool between =
+                set_.place[j] == Place::free && double(x[j]) > s_.lower(j) && double(x[j]) < s_.upper(j);
             if (job.active) job.active[row + j] = between;
             if (job.family.general)
-                job.family.state[row + j] = between || set_.place[j] == Place::free ? state_of(j, double(x[j]))
-                                            : set_.place[j] == Place::fixed         ? 2
-                                            : set_.place[j] == Place::upper         ? 1
-                                                                                    : -1;
+                job.family.state[row + j] = between || set_.place[j] == Place::free
+                                                ? state_of(j, double(x[j]))
+                                            : set_.place[j] == Place::fixed ? 2
+                                            : set_.place[j] == Place::upper ? 1
+                                                                            : -1;
         }
         job.residual[s_.system] = std::ldexp(residual_, s_.b_exponent);
         job.violation[s_.system] = nnls::violation_of(job, measured_);
@@ -116,9 +119,7 @@ private:
     std::vector<double> dual_;
     double residual_ = 0, seminorm_ = 0, multiplier_ = 0;
 
-    int state_of(int j, double x) const {
-        return !(x > s_.lower(j)) ? -1 : !(x < s_.upper(j)) ? 1 : 0;
-    }
+    int state_of(int j, double x) const { return !(x > s_.lower(j)) ? -1 : !(x < s_.upper(j)) ? 1 : 0; }
 
     template <class Scalar>
     void measure(const std::vector<Scalar>& given) {
@@ -148,10 +149,10 @@ private:
             if (!summed) {
                 const double norm = set_.norm(j);
                 if (!s_.is_masked(j) && norm > 0)
-                    measured_.breach = std::max(
-                        measured_.breach, nnls::breach_of(double(given[j]), double(Scalar(s_.lower(j))),
-                                                          double(Scalar(s_.upper(j))), dual_[j]) /
-                                              norm);
+                    measured_.breach = std::max(measured_.breach,
+                                                nnls::breach_of(double(given[j]), double(Scalar(s_.lower(j))),
+                                                                double(Scalar(s_.upper(j))), dual_[j]) /
+                                                    norm);
                 continue;
             }
             if (s_.is_masked(j)) continue;
@@ -200,7 +201,8 @@ private:
             const double lam = s_.lam() * std::sqrt(factor_);
             family.used_lam[system] = lam;
             family.fit[system] = std::ldexp(residual_ * residual_, 2 * s_.b_exponent);
-            family.seminorm[system] = s_.lam() > 0 ? std::ldexp(seminorm_, s_.b_exponent) / s_.lam() : norm_of_penalty(x);
+            family.seminorm[system] =
+                s_.lam() > 0 ? std::ldexp(seminorm_, s_.b_exponent) / s_.lam() : norm_of_penalty(x);
             family.passive[system] = static_cast<int32_t>(set_.columns.size()) - family.summed;
         }
         if (family.variance) write_variances(family.variance + system * n_);
@@ -245,7 +247,8 @@ bool solve(const NnlsJob& job, int64_t number, bool single, const double* a) {
     const System system(job, number, single, a);
     Solution solution;
     if (!solve_with(system, 1, nullptr, solution)) return false;
-    if (finds_level(job) && job.family.at_end[number] == 0 && system.lam() > 0 && !reach_level(system, solution))
+    if (finds_level(job) && job.family.at_end[number] == 0 && system.lam() > 0 &&
+        !reach_level(system, solution))
         return false;
     Answer answer(system, solution);
     return single ? answer.write<float>() : answer.write<double>();

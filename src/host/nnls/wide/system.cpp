@@ -70,7 +70,8 @@ double System::weight(int i) const {
 
 double System::given_b(int i) const {
     const int64_t place = system * job.b_stride + i;
-    return single ? double(static_cast<const float*>(job.b)[place]) : static_cast<const double*>(job.b)[place];
+    return single ? double(static_cast<const float*>(job.b)[place])
+                  : static_cast<const double*>(job.b)[place];
 }
 
 double System::start(int j) const {
@@ -84,9 +85,13 @@ double System::coefficient(int j) const {
     return job.family.coefficients ? job.family.coefficients[j] : 1.0;
 }
 
-double System::sum_low() const { return job.family.sum_low[system * job.family.sum_stride]; }
+double System::sum_low() const {
+    return job.family.sum_low[system * job.family.sum_stride];
+}
 
-double System::sum_high() const { return job.family.sum_high[system * job.family.sum_stride]; }
+double System::sum_high() const {
+    return job.family.sum_high[system * job.family.sum_stride];
+}
 
 int System::penalty_rows() const {
     if (!(lam() > 0)) return 0;
@@ -166,8 +171,7 @@ void System::read_rows() {
     b_norm = std::sqrt(square);
     L.assign(size_t(penalty_rows()) * n, Wide());
     for (int i = 0; i < penalty_rows(); ++i)
-        for (int j = 0; j < n; ++j)
-            L[size_t(i) * n + j] = scaled_product(lam(), penalty(i, j), exponents[j]);
+        for (int j = 0; j < n; ++j) L[size_t(i) * n + j] = scaled_product(lam(), penalty(i, j), exponents[j]);
 }
 
 void System::form_products() {

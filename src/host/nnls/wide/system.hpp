@@ -31,11 +31,11 @@ public:
 
     std::vector<int> exponents;
     int b_exponent = 0, sum_exponent = 0;
-    std::vector<Wide> K, b;       // rows times their weights, and b
-    std::vector<Wide> L;          // lambda L, its rows
-    std::vector<Wide> fit_gram;   // K'K
+    std::vector<Wide> K, b;      // rows times their weights, and b
+    std::vector<Wide> L;         // lambda L, its rows
+    std::vector<Wide> fit_gram;  // K'K
     std::vector<Wide> penalty_gram;
-    std::vector<Wide> linear;     // K'b
+    std::vector<Wide> linear;  // K'b
     double b_norm = 0;
     int rows_that_count = 0;
 
