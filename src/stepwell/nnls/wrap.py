@@ -8,7 +8,7 @@ import numpy as np
 
 from stepwell import arrays
 from stepwell.arrays import Array
-from stepwell.nnls.batch import COSTS, COUNTS, LAM, LAM_COUNTS, MORE, Batch
+from stepwell.nnls.batch import COSTS, COUNTS, LAM_COUNTS, MORE, Batch
 from stepwell.nnls.family import RULES
 from stepwell.nnls.job import Answers
 from stepwell.nnls.result import AnyResult, KeptFactor, LSQResult, NNLSResult, NNLSStatus
