@@ -117,13 +117,39 @@ struct ActiveSet : Bounded<Team, Matrix> {
     // Of a finished run: its violation, and the status that follows.
     SW_HD double judge(const Job& job) {
         if (tally.status == non_finite) return double_nan();
-        const Measured measured{max_of(0.0, max_of(top, slope)), b_norm, this->size, b_norm,
-                                b_norm + square_root(max_of(0.0, squared_residual))};
+        Measured measured{max_of(0.0, max_of(top, slope)), b_norm, this->size, b_norm,
+                          b_norm + square_root(max_of(0.0, squared_residual))};
+        if (!rounding.rounds) measured.decrement = decrement();
         tally.status = judged_status(job, measured, rounding.rounds, tally.status);
         return violation_of(job, measured);
     }
 
 protected:
+    // |R^-T w| of the columns in the factor, along the plane of a bound sum: how far their solution is from
+    // the lowest objective on them. Where they nearly depend on each other a dual that is as small as
+    // rounding makes it says little of that.
+    SW_CALL double decrement() const {
+        const int count = factor.count;
+        if (count == 0) return 0.0;
+        double *g = ws.g, *z = ws.z;
+        team.each_short(count, [&](int p) { g[p] = ws.w[ws.order[p]]; });
+        team.sync();
+        factor.solve_with_r_transposed(g, z);
+        const double* sum = ws.triangle.sum;
+        double square = 0, along = 0, size = 0;
+        team.lane_each(count, [&](int p) {
+            square += z[p] * z[p];
+            if (!sum) return;
+            along += z[p] * sum[p];
+            size += sum[p] * sum[p];
+        });
+        square = team.lane_sum(square);
+        along = team.lane_sum(along);
+        size = team.lane_sum(size);
+        team.sync();
+        return square_root(max_of(0.0, size > 0 ? square - along * along / size : square));
+    }
+
     // What has to be done before the next dual: nothing, the way to a solution still to be found, or to ws.z.
     enum class Pending { nothing, solution, way };
 

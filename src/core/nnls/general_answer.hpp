@@ -184,7 +184,7 @@ private:
             this->multiplier += shift;
             team.sync();
         }
-        if (!task.extent.gram_only) measured.decrement = decrement();
+        if (!task.extent.gram_only) measured.decrement = this->decrement();
         if (!summed && !task.extent.gram_only && residual_norm > b_norm) {
             double reach = 0;
             team.each(n, [&](int j) {
@@ -199,31 +199,6 @@ private:
     }
 
     SW_HD double penalty_in(int j) const { return ws.penalty_square ? ws.penalty_square[j] : 0.0; }
-
-    // |R^-T w| of the columns in the factor, along the plane of a bound sum: how far their solution is from
-    // the lowest objective on them. Where they nearly depend on each other a dual that is as small as
-    // rounding makes it says little of that.
-    SW_CALL double decrement() const {
-        const int count = factor.count;
-        if (count == 0) return 0.0;
-        double *g = ws.g, *z = ws.z;
-        team.each_short(count, [&](int p) { g[p] = ws.w[ws.order[p]]; });
-        team.sync();
-        factor.solve_with_r_transposed(g, z);
-        const double* sum = ws.triangle.sum;
-        double square = 0, along = 0, size = 0;
-        team.lane_each(count, [&](int p) {
-            square += z[p] * z[p];
-            if (!sum) return;
-            along += z[p] * sum[p];
-            size += sum[p] * sum[p];
-        });
-        square = team.lane_sum(square);
-        along = team.lane_sum(along);
-        size = team.lane_sum(size);
-        team.sync();
-        return square_root(max_of(0.0, size > 0 ? square - along * along / size : square));
-    }
 
     template <class Scalar>
     SW_CALL void find_dual(const Job& job, int64_t system, const Scalar* b, const Scalar* x) {

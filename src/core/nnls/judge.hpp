@@ -133,7 +133,7 @@ SW_HD bool is_certified(const Job& job, const Measured& x, bool single) {
     if (!(x.size < double_infinity)) return false;  // (numbers beyond the largest certify nothing)
     return (x.breach <= slack || violation <= options.tolerance) && violation <= credible &&
            x.breach <= credible * x.task &&
-           (single || x.decrement <= min_of(credible, credible_decrement) * x.given) &&
+           (single || x.decrement <= min_of(10 * credible, credible_decrement) * x.given) &&
            x.excess <= credible_in_single * x.b_norm && x.sum_error <= 64 * epsilon * x.sum_size;
 }
 
