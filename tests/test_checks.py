@@ -12,7 +12,8 @@ import pytest
 from scipy import sparse
 
 import stepwell
-from stepwell import _core, checks
+from stepwell import _core
+from stepwell.common import checks
 
 NO_NUMBERS = [True, np.True_, np.array(True), "1", b"1", None, 1j, np.complex64(1), [1.0], np.ones(1), 10**400]
 

@@ -13,7 +13,7 @@ import pytest
 import stepwell
 from stepwell import LinearStatus, NNLSStatus, SolverStatus
 from stepwell.apps.waveform import deconvolve, synthetic_shots
-from stepwell.reprs import MAX_LINES, MAX_WIDTH, summarise
+from stepwell.arrays.reprs import MAX_LINES, MAX_WIDTH, summarise
 
 random = np.random.default_rng(11)
 A = random.normal(size=(12, 8))

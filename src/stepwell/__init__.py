@@ -43,7 +43,7 @@ _HOMES: dict[str, str] = {
     "Convolution": "stepwell.nnls",
     "NNLSResult": "stepwell.nnls",
     "NNLSStatus": "stepwell.nnls",
-    "SolverStatus": "stepwell.status",
+    "SolverStatus": "stepwell.common.status",
     "distributed": "",
     "problems": "",
     "apps": "",

@@ -4,6 +4,7 @@ from stepwell import apps as apps
 from stepwell import distributed as distributed
 from stepwell import operators as operators
 from stepwell import problems as problems
+from stepwell.common.status import SolverStatus as SolverStatus
 from stepwell.derivatives.argmin import argmin as argmin
 from stepwell.krylov import LinearResult as LinearResult
 from stepwell.krylov import LinearStatus as LinearStatus
@@ -31,6 +32,5 @@ from stepwell.quasi_newton.result_types import Result as Result
 from stepwell.quasi_newton.scipy_method import scipy_method as scipy_method
 from stepwell.quasi_newton.settings import LineSearch as LineSearch
 from stepwell.quasi_newton.status import Status as Status
-from stepwell.status import SolverStatus as SolverStatus
 
 __version__: str

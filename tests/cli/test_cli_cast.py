@@ -114,7 +114,7 @@ def test_libraries_that_have_no_arrays_there_are_refused_before_work(command, fo
         assert (run.exit_code, run.stdout) == (2, "")
         assert words in " ".join(run.stderr.split())
         assert not any(folder.iterdir())
-    monkeypatch.setattr("stepwell.studies.places.LIBRARIES", ("numpy", "no_such_library"))
+    monkeypatch.setattr("stepwell.arrays.places.LIBRARIES", ("numpy", "no_such_library"))
     run = invoke(command, *ANYWHERE[command], "--device", "cuda")
     assert (run.exit_code, run.stdout) == (2, "")
     assert "--device: cuda needs an array library, and none is installed" in " ".join(run.stderr.split())
@@ -283,7 +283,7 @@ def test_ctrl_c_in_any_command_is_status_130(monkeypatch):
     def interrupt(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("stepwell.machine.machine_facts", interrupt)
+    monkeypatch.setattr("stepwell.common.machine.machine_facts", interrupt)
     run = invoke("info")
     assert run.exit_code == 130
     assert "interrupted" in run.stderr

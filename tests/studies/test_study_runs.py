@@ -13,10 +13,10 @@ from scipy.spatial import ConvexHull
 
 import stepwell
 from stepwell import studies
+from stepwell.arrays.places import Place
 from stepwell.report.study import draw, markdown, read_study, study_record, write_study
 from stepwell.studies import nnls, projected_cg, voronoi
 from stepwell.studies.frame import Curve, Plot, Table
-from stepwell.studies.places import Place
 
 #: Toy settings that keep the whole file within its minute.
 QUICK = {"projected-cg": {"tol": (5e-3,)}}

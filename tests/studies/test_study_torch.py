@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from stepwell import studies
-from stepwell.studies import frame, measure, places
+from stepwell.arrays import places
+from stepwell.studies import frame, measure
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ import numpy as np
 
 from stepwell.apps.hdf5 import open_hdf5, own_datasets, own_groups, require_h5py
 from stepwell.apps.waveform import Shots, gedi_shots
-from stepwell.checks import meant, read_whole, require
-from stepwell.files import Unreadable, damage_told
+from stepwell.common.checks import meant, read_whole, require
+from stepwell.common.files import Unreadable, damage_told
 
 _NEEDED = (
     "rxwaveform",

@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.array_files import open_arrays, write_arrays
 from stepwell.arrays import Array, host_copy, is_container
-from stepwell.checks import (
+from stepwell.arrays.over_systems import over_systems
+from stepwell.common.array_files import open_arrays, write_arrays
+from stepwell.common.checks import (
     read_array,
     read_real,
     read_seed,
@@ -28,9 +29,8 @@ from stepwell.checks import (
     require_memory,
     require_shape,
 )
+from stepwell.common.files import Unreadable, replacing
 from stepwell.deprecation import renamed
-from stepwell.files import Unreadable, replacing
-from stepwell.lazy import over_systems
 from stepwell.nnls import Convolution, NNLSResult, nnls
 
 

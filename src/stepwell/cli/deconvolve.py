@@ -13,9 +13,7 @@ import numpy as np
 
 from stepwell.apps import gedi, waveform
 from stepwell.apps.hdf5 import require_h5py
-from stepwell.array_files import write_arrays
 from stepwell.arrays import host_copy
-from stepwell.checks import read_real, require
 from stepwell.cli.console import make_table
 from stepwell.cli.inputs import (
     check_file,
@@ -29,7 +27,9 @@ from stepwell.cli.inputs import (
     writing_trouble,
 )
 from stepwell.cli.voice import Voice, first_interrupt, output_options
-from stepwell.files import replacing
+from stepwell.common.array_files import write_arrays
+from stepwell.common.checks import read_real, require
+from stepwell.common.files import replacing
 from stepwell.nnls import NNLSResult, NNLSStatus
 
 #: Shots that are solved at a time: after each part Ctrl-C is heeded. Systems are independent, so the bits are the same.

@@ -17,7 +17,7 @@ from stepwell.apps.images.sources import require_package
 from stepwell.cli.inputs import file_trouble, place_options
 from stepwell.cli.progress_bar import ProgressBar
 from stepwell.cli.voice import Voice, output_options
-from stepwell.files import read_text
+from stepwell.common.files import read_text
 
 #: Bytes in a unit of --memory.
 MEBIBYTE = 2**20

@@ -16,12 +16,13 @@ from typing import Any
 import click
 import numpy as np
 
-from stepwell import checkpoints, problems
+from stepwell import problems
+from stepwell.arrays import places
+from stepwell.arrays.places import Place
 from stepwell.cli import told
-from stepwell.files import Unreadable
+from stepwell.common import checkpoints
+from stepwell.common.files import Unreadable
 from stepwell.report.convergence import FORMATS
-from stepwell.studies import places
-from stepwell.studies.places import Place
 
 #: Options of a solver's place, by their names.
 _ARRAY: dict[str, Any] = {
@@ -50,7 +51,7 @@ class FiniteRange(click.FloatRange):
 
 @contextmanager
 def usage_errors(*kinds: type[Exception]) -> Iterator[None]:
-    """Turn what `stepwell.checks` raises, and further kinds of errors, into one of the command line: status 2."""
+    """Turn what `stepwell.common.checks` raises, and further kinds of errors, into one of the command line: status 2."""
     expected: tuple[type[Exception], ...] = (ValueError, *kinds)
     try:
         yield

@@ -20,7 +20,7 @@ from stepwell.apps.voronoi.quality import MeshQuality, energy_limit, mesh_qualit
 from stepwell.apps.voronoi.route import Route, plotting_route
 from stepwell.arrays import host_copy
 from stepwell.cli.console import make_table
-from stepwell.files import write_text
+from stepwell.common.files import write_text
 
 #: What a drawing can show.
 DRAWINGS = ("stipples", "cells", "mesh", "route")

@@ -15,9 +15,7 @@ from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from stepwell.apps.tomography.scan import ORDERS, Order
-from stepwell.array_files import map_array_file
 from stepwell.arrays import host_copy
-from stepwell.checks import meant, read_real, read_whole, require, require_memory
 from stepwell.cli.console import make_table
 from stepwell.cli.inputs import (
     FiniteRange,
@@ -33,14 +31,16 @@ from stepwell.cli.inputs import (
 from stepwell.cli.progress_bar import ProgressBar
 from stepwell.cli.ranks import World, write_stack
 from stepwell.cli.voice import Voice, first_interrupt, output_options
+from stepwell.common.array_files import map_array_file
+from stepwell.common.checks import meant, read_real, read_whole, require, require_memory
+from stepwell.common.files import replacing
+from stepwell.common.threads import threads_at_most
 from stepwell.distributed import RankError
-from stepwell.files import replacing
 from stepwell.krylov import LinearResult, tikhonov
 from stepwell.krylov import Progress as Told
 from stepwell.krylov.choosing import METHODS, MethodChoice
 from stepwell.krylov.results import ends_in_words
 from stepwell.krylov.selection import RULES, Rule
-from stepwell.threads import threads_at_most
 
 _POSITIVE = FiniteRange(min=0, min_open=True)
 

@@ -27,7 +27,7 @@ from stepwell.cli.inputs import (
 )
 from stepwell.cli.voice import Voice, output_options
 from stepwell.cli.watching import ProgressLine, TablePrinter, Watcher
-from stepwell.files import Unreadable, replacing
+from stepwell.common.files import Unreadable, replacing
 from stepwell.problems import Problem
 from stepwell.quasi_newton.api import minimize
 from stepwell.quasi_newton.driver import Interrupted

@@ -23,9 +23,9 @@ from stepwell.cli.inputs import (
     writing_trouble,
 )
 from stepwell.cli.voice import Voice, output_options, output_parameters
+from stepwell.common.threads import threads_at_most
 from stepwell.studies import STUDIES, StudyInterrupted, run, settings_of
 from stepwell.studies.frame import Setting, Table
-from stepwell.threads import threads_at_most
 
 #: What is said of --device in the help of every study.
 _PLACES = "With --device cuda the rows of the GPU stand beside those of NumPy on the CPU."

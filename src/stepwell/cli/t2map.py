@@ -10,7 +10,6 @@ import click
 import numpy as np
 from rich.table import Table
 
-from stepwell.checks import meant, require
 from stepwell.cli.console import make_table
 from stepwell.cli.imaging import (
     MEBIBYTE,
@@ -31,6 +30,7 @@ from stepwell.cli.inputs import (
     writing_trouble,
 )
 from stepwell.cli.voice import Voice
+from stepwell.common.checks import meant, require
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _POSITIVE = FiniteRange(min=0, min_open=True)
@@ -183,7 +183,7 @@ def _make_phantom(
     """Write a phantom, its mask and the true maps beside it; return these and where the mask is."""
     from stepwell.apps.images.nifti import write_nifti
     from stepwell.apps.t2 import simulate
-    from stepwell.files import replacing
+    from stepwell.common.files import replacing
 
     if len(sizes) not in (2, 3):
         raise click.BadParameter("two or three sizes are needed, such as 64x64x2", param_hint="--synthetic")

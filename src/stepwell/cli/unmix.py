@@ -10,7 +10,6 @@ import click
 import numpy as np
 from rich.table import Table
 
-from stepwell.array_files import read_numbers
 from stepwell.cli.console import make_table
 from stepwell.cli.imaging import (
     MEBIBYTE,
@@ -31,6 +30,7 @@ from stepwell.cli.inputs import (
     writing_trouble,
 )
 from stepwell.cli.voice import Voice
+from stepwell.common.array_files import read_numbers
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -154,7 +154,7 @@ def _make_scene(sizes: tuple[int, ...], stem: Path, bands: int, seed: int) -> tu
     from stepwell.apps.images import envi
     from stepwell.apps.unmixing import simulate
     from stepwell.apps.unmixing.library import write_library
-    from stepwell.files import replacing, write_text
+    from stepwell.common.files import replacing, write_text
 
     if len(sizes) != 2:
         raise click.BadParameter("two sizes are needed, such as 80x60", param_hint="--synthetic")

@@ -21,7 +21,7 @@ from rich.console import Console
 from stepwell.apps.voronoi.files import json_text
 from stepwell.cli.console import make_console, show
 from stepwell.cli.inputs import check_file
-from stepwell.files import write_text
+from stepwell.common.files import write_text
 from stepwell.start import INTERRUPTED
 
 

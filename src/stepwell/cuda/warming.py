@@ -7,7 +7,7 @@ import multiprocessing
 import re
 from collections.abc import Callable, Sequence
 
-from stepwell.checks import require
+from stepwell.common.checks import require
 from stepwell.cuda.devices import list_devices
 from stepwell.cuda.nvrtc import compile_kernel
 

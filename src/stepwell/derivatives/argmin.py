@@ -8,8 +8,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from stepwell.arrays import Array, describe_home, is_array
-from stepwell.bounds import split_bounds
-from stepwell.checks import WrongKind, read_choice, require_function, warn_caller
+from stepwell.arrays.bounds import split_bounds
+from stepwell.common.checks import WrongKind, read_choice, require_function, warn_caller
 from stepwell.derivatives import differentiating_plug
 from stepwell.quasi_newton.options import Options
 

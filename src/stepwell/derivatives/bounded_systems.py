@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stepwell.arrays import Array, namespace_of
-from stepwell.checks import require
+from stepwell.common.checks import require
 from stepwell.derivatives.bounded import AXES, Problem
 from stepwell.derivatives.matrices import GRAM, Kind
 from stepwell.nnls import lsq

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stepwell.arrays import host_copy, matrix_product, namespace_of, on_device_of
-from stepwell.checks import read_axis, require, require_kind, require_shape
+from stepwell.common.checks import read_axis, require, require_kind, require_shape
 from stepwell.derivatives import jax_calls, linear
 from stepwell.krylov.api import cg as plain_cg
 from stepwell.krylov.api import tikhonov as plain_tikhonov

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from stepwell.arrays import matrix_product, without_graph
 from stepwell.arrays.autograd import is_transformed
-from stepwell.checks import read_axis, require, require_kind, warn_caller
+from stepwell.common.checks import read_axis, require, require_kind, warn_caller
 from stepwell.derivatives import linear
 from stepwell.krylov import api
 from stepwell.krylov.choosing import DIRECT_SIZE

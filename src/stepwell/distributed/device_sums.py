@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepwell.arrays import Array, as_contiguous, as_float, namespace_of, shares_streams
 from stepwell.arrays.device_memory import DeviceMemory
-from stepwell.checks import require
+from stepwell.common.checks import require
 from stepwell.cuda.runtime import launch, load_kernel
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import numpy as np
 
 from stepwell import _core
 from stepwell.arrays import Array, is_cuda
-from stepwell.checks import read_whole, require
+from stepwell.common.checks import read_whole, require
 from stepwell.distributed.communicators import Communicator, read_comm
 from stepwell.distributed.ranks import Ranks
 

@@ -11,14 +11,8 @@ from typing import Any, Literal
 import numpy as np
 
 from stepwell.arrays import to_host
-from stepwell.checks import (
-    read_array,
-    read_switch,
-    require,
-    require_each,
-    require_kind,
-    require_shape,
-)
+from stepwell.common.checks import read_array, read_switch, require, require_each, require_kind, require_shape
+from stepwell.common.typing import ArrayLike, BoundsLike, Function, NumberOrArray, OperatorLike
 from stepwell.deprecation import renamed
 from stepwell.derivatives import plug_for
 from stepwell.distributed import local_piece
@@ -38,7 +32,6 @@ from stepwell.krylov.selection import RULES, Choice, Rule, choose
 from stepwell.krylov.solving import DEFAULT_WIDTH, Options, solve
 from stepwell.krylov.systems import PositiveSystem, TikhonovSystem
 from stepwell.operators import from_functions
-from stepwell.typing import ArrayLike, BoundsLike, Function, NumberOrArray, OperatorLike
 
 
 @renamed(max_iter="maxiter")

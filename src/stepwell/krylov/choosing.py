@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from stepwell.arrays import available_bytes, take_columns
-from stepwell.checks import require
+from stepwell.common.checks import require
 from stepwell.krylov.bounded import BoundedSystem
 from stepwell.krylov.costs import Work
 from stepwell.krylov.direct import direct_bytes, uses_dual

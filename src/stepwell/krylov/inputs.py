@@ -27,7 +27,7 @@ from stepwell.arrays import (
     to_host,
     without_graph,
 )
-from stepwell.checks import (
+from stepwell.common.checks import (
     WrongKind,
     read_array,
     read_axis,

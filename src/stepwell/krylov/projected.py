@@ -22,9 +22,19 @@ from typing import Any
 
 import numpy as np
 
-from stepwell import checkpoints
 from stepwell.arrays import Array, copy_to_device_of, namespace_of, plus_multiple, to_host, transposed_product
-from stepwell.checks import read_array, read_real, read_switch, require, require_function, require_shape, warn_caller
+from stepwell.common import checkpoints
+from stepwell.common.checks import (
+    read_array,
+    read_real,
+    read_switch,
+    require,
+    require_function,
+    require_shape,
+    warn_caller,
+)
+from stepwell.common.threads import OneAtATime
+from stepwell.common.typing import ArrayLike, Function, OperatorLike
 from stepwell.deprecation import renamed
 from stepwell.krylov import saved_solver
 from stepwell.krylov.inputs import (
@@ -44,8 +54,6 @@ from stepwell.krylov.space import DirectionSpace, plus_rows, plus_rows_and_overl
 from stepwell.krylov.systems import Carried, System, TikhonovSystem
 from stepwell.operators import Operator, as_operator
 from stepwell.operators.matrices import scaled
-from stepwell.threads import OneAtATime
-from stepwell.typing import ArrayLike, Function, OperatorLike
 
 #: Steps for which a residual that is updated with fresh products is as good as one made of the data's residual.
 FEW_STEPS = 16

@@ -10,12 +10,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.arrays import available_bytes, is_cuda, namespace_of, take_columns
-from stepwell.checks import (
-    read_choice,
-    read_real,
-    read_whole,
-    require_function,
-)
+from stepwell.common.checks import read_choice, read_real, read_whole, require_function
 from stepwell.krylov.block import BlockCG
 from stepwell.krylov.bounded import BoundedLBFGS
 from stepwell.krylov.choosing import METHODS, MethodChoice, choose_method

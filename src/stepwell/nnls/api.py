@@ -9,7 +9,8 @@ from typing import Any, Literal
 import numpy as np
 
 from stepwell import arrays
-from stepwell.checks import read_array, read_axis
+from stepwell.common.checks import read_array, read_axis
+from stepwell.common.typing import ArrayLike, NumberOrArray
 from stepwell.deprecation import renamed
 from stepwell.derivatives import plug_for
 from stepwell.nnls.arguments import Insertion, MethodName, Rule, Update, check
@@ -18,7 +19,6 @@ from stepwell.nnls.blocks import are_containers, over_blocks
 from stepwell.nnls.convolution import Convolution
 from stepwell.nnls.family import is_number
 from stepwell.nnls.result import AnyResult, NNLSResult
-from stepwell.typing import ArrayLike, NumberOrArray
 
 
 @renamed(max_iter="maxiter", damping="lam")

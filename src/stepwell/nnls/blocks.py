@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from stepwell.arrays import is_container
-from stepwell.checks import require
-from stepwell.lazy import NAMES, over_systems
+from stepwell.arrays.over_systems import NAMES, over_systems
+from stepwell.common.checks import require
 from stepwell.nnls.convolution import Convolution
 from stepwell.nnls.family import is_one
 from stepwell.nnls.result import AnyResult, LSQResult

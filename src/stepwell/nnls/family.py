@@ -12,7 +12,7 @@ import numpy as np
 
 from stepwell import _core, arrays
 from stepwell.arrays import Array
-from stepwell.checks import (
+from stepwell.common.checks import (
     read_array,
     read_choice,
     read_real,

@@ -10,8 +10,9 @@ from typing import Any, Literal
 import numpy as np
 
 from stepwell.arrays import host_copy, is_array
-from stepwell.bounds import split_bounds
-from stepwell.checks import read_array
+from stepwell.arrays.bounds import split_bounds
+from stepwell.common.checks import read_array
+from stepwell.common.typing import ArrayLike, BoundsLike, NumberOrArray
 from stepwell.derivatives import plug_for
 from stepwell.nnls.api import solve
 from stepwell.nnls.arguments import Insertion, MethodName, Rule, check, check_gram, read_matrix, without_column
@@ -19,7 +20,6 @@ from stepwell.nnls.blocks import are_containers, over_blocks
 from stepwell.nnls.convolution import Convolution
 from stepwell.nnls.equalities import read_equality, solve_with_equalities
 from stepwell.nnls.result import LSQResult
-from stepwell.typing import ArrayLike, BoundsLike, NumberOrArray
 
 NO_BOUNDS = float("-inf"), float("inf")
 

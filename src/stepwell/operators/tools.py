@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from stepwell.arrays import Array, copy_to_device_of, namespace_of
 from stepwell.arrays.sparse import sparse_like
-from stepwell.checks import (
+from stepwell.common.checks import (
     read_array,
     read_seed,
     read_sizes,
@@ -21,8 +21,8 @@ from stepwell.checks import (
     require_shape,
     require_template,
 )
+from stepwell.common.typing import OperatorLike
 from stepwell.operators.matrices import as_operator
-from stepwell.typing import OperatorLike
 
 
 def gradient(shape: Sequence[int], *, like: Array | None = None) -> Any:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from stepwell.checks import meant, read_choice
+from stepwell.common.checks import meant, read_choice
 from stepwell.problems import clusters, extended, membranes, superconductors, surfaces
 from stepwell.problems.problem import Problem
 

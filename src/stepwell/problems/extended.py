@@ -9,7 +9,7 @@ import array_api_compat.numpy as numpy_namespace
 import numpy as np
 
 from stepwell.arrays import Array
-from stepwell.checks import read_real, read_whole
+from stepwell.common.checks import read_real, read_whole
 from stepwell.problems.problem import PIECE, Evaluate, Problem
 
 MORE_GARBOW_HILLSTROM = (

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.arrays import Array
-from stepwell.checks import read_real
+from stepwell.common.checks import read_real
 from stepwell.problems.grids import (
     MINPACK2,
     Grid,

@@ -11,7 +11,7 @@ import array_api_compat.numpy as numpy_namespace
 import numpy as np
 
 from stepwell.arrays import Array, default_dtype, host_copy, is_traced, namespace_of
-from stepwell.checks import require_kind, require_shape
+from stepwell.common.checks import require_kind, require_shape
 
 #: What a problem module supplies: ``evaluate(xp, x, tables) -> (f, g)`` for x of shape (..., n).
 Evaluate = Callable[[Any, Array, Mapping[str, Array]], tuple[Array, Array]]

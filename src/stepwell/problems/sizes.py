@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from stepwell.checks import read_whole, require
+from stepwell.common.checks import read_whole, require
 
 
 def grid_sides(n: Any, nx: Any, ny: Any, default: int, fields: int = 1, at_least: int = 1) -> tuple[int, int]:

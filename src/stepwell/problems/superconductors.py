@@ -10,7 +10,7 @@ import array_api_compat.numpy as numpy_namespace
 import numpy as np
 
 from stepwell.arrays import Array
-from stepwell.checks import read_real, read_whole
+from stepwell.common.checks import read_real, read_whole
 from stepwell.problems.grids import MINPACK2, total
 from stepwell.problems.problem import PIECE, Problem
 from stepwell.problems.sizes import grid_sides

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import numpy as np
 
 from stepwell.arrays import Array, as_user_array
-from stepwell.checks import require, require_function, require_kind, warn_caller
+from stepwell.common.checks import require, require_function, require_kind, warn_caller
 from stepwell.quasi_newton.differences import SCHEMES, without_fixed
 from stepwell.quasi_newton.driver import Interrupted, drive
 from stepwell.quasi_newton.objective import Objective

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stepwell import checkpoints
 from stepwell.arrays import host_copy
-from stepwell.checks import warn_caller
-from stepwell.files import Path, Unreadable
+from stepwell.common import checkpoints
+from stepwell.common.checks import warn_caller
+from stepwell.common.files import Path, Unreadable
 from stepwell.quasi_newton import saved_state
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Checkpoint:
     ----------
     path : path
     every : int or str
-        See `stepwell.checkpoints.read_interval`.
+        See `stepwell.common.checkpoints.read_interval`.
     run : Run
         At its start.
     objective : Objective

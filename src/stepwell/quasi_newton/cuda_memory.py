@@ -20,7 +20,7 @@ from stepwell.arrays import (
     numpy_dtype,
     shares_streams,
 )
-from stepwell.checks import require
+from stepwell.common.checks import require
 from stepwell.cuda.devices import memory_free, memory_kept, open_device
 from stepwell.cuda.driver import checked, cuda_driver
 from stepwell.cuda.runtime import PinnedBuffer

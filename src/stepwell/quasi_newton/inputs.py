@@ -30,8 +30,8 @@ from stepwell.arrays import (
     view_foreign,
     without_graph,
 )
-from stepwell.bounds import split_bounds
-from stepwell.checks import (
+from stepwell.arrays.bounds import split_bounds
+from stepwell.common.checks import (
     read_host_array,
     require_each,
     require_finite,

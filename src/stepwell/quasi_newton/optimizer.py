@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stepwell.arrays import Array, as_user_array, copy_to_device_of, is_cuda, numpy_dtype
-from stepwell.checks import require
+from stepwell.common.checks import require
+from stepwell.common.threads import OneAtATime
 from stepwell.deprecation import renamed
 from stepwell.quasi_newton import checkpoint, saved_state
 from stepwell.quasi_newton.results import single_result
@@ -21,7 +22,6 @@ from stepwell.quasi_newton.state import LOOK_EVERY
 from stepwell.quasi_newton.status import Status, status_message
 from stepwell.quasi_newton.target import Box
 from stepwell.quasi_newton.variables import Variables
-from stepwell.threads import OneAtATime
 
 if TYPE_CHECKING:
     from stepwell.quasi_newton.inverse_hessian import DeviceInverseHessian, InverseHessian

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypedDict
 import numpy as np
 
 from stepwell.arrays import Array
-from stepwell.checks import (
+from stepwell.common.checks import (
     read_array,
     read_host_array,
     read_real,

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from stepwell.common.files import Unreadable, damage_told, read_text, write_text
 from stepwell.distributed import Layout, split
-from stepwell.files import Unreadable, damage_told, read_text, write_text
 from stepwell.quasi_newton import checkpoint
 from stepwell.quasi_newton.rank_setup import Share, together
 from stepwell.quasi_newton.run import Run

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from stepwell.arrays import Array, as_float, is_cuda, to_host
-from stepwell.checks import read_host_array, require_shape
+from stepwell.common.checks import read_host_array, require_shape
 from stepwell.distributed import Pieces, Ranks
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from stepwell import _core
 from stepwell.arrays import host_copy
-from stepwell.checks import require_kind
+from stepwell.common.checks import require_kind
 from stepwell.quasi_newton.settings import LineSearch, Settings
 from stepwell.quasi_newton.state import ARRAYS, STATE_DTYPE, history_array_dtype
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.arrays import Array
-from stepwell.checks import require_function, warn_caller
+from stepwell.common.checks import require_function, warn_caller
 from stepwell.quasi_newton.results import intermediate_result
 
 

@@ -11,8 +11,8 @@ import numpy as np
 import scipy
 
 from stepwell import _core
-from stepwell.bounds import split_bounds
-from stepwell.checks import warn_caller
+from stepwell.arrays.bounds import split_bounds
+from stepwell.common.checks import warn_caller
 from stepwell.quasi_newton.differences import SCHEMES
 from stepwell.quasi_newton.options import Plan, read_options
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stepwell.checks import require_function, require_shape
+from stepwell.common.checks import require_function, require_shape
 from stepwell.quasi_newton.driver import drive
 from stepwell.quasi_newton.inputs import check_box
 from stepwell.quasi_newton.objective import Objective

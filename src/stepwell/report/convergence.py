@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from stepwell.common.pyplot import save_figure
 from stepwell.report.history import Iteration
-from stepwell.report.pyplot import save_figure
 
 #: What matplotlib writes without further software.
 FORMATS = ("png", "pdf", "svg")

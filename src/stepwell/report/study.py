@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from stepwell.files import read_text, replacing, write_text
-from stepwell.report.pyplot import save_figure
+from stepwell.common.files import read_text, replacing, write_text
+from stepwell.common.pyplot import save_figure
 from stepwell.studies.frame import Column, Curve, Plot, Study, Table
 
 #: Bytes that the JSON of a study may have.

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.apps.t2 import T2Model
-from stepwell.report.pyplot import load_pyplot, save_figure
+from stepwell.common.pyplot import load_pyplot, save_figure
 
 #: Map -> (title, colours, factor of its unit).
 PANELS = {

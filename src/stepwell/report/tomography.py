@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stepwell.report.pyplot import load_pyplot, save_figure
+from stepwell.common.pyplot import load_pyplot, save_figure
 
 #: Most slices that a montage shows.
 MAX_SLICES = 24

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.report.pyplot import load_pyplot, save_figure
+from stepwell.common.pyplot import load_pyplot, save_figure
 
 #: Most maps of materials that are drawn; those with the largest means come first.
 MAX_MAPS = 7

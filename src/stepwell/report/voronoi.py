@@ -11,7 +11,7 @@ import numpy as np
 from stepwell.apps.voronoi.mesh import Mesh
 from stepwell.apps.voronoi.polygons import Cells
 from stepwell.apps.voronoi.quality import mesh_quality, triangle_shapes
-from stepwell.report.pyplot import load_pyplot, save_figure
+from stepwell.common.pyplot import load_pyplot, save_figure
 
 Path = str | os.PathLike[str]
 #: Cells by their number of neighbours: six is regular; five and seven come in pairs where rows of cells end.

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from stepwell.apps.waveform import Deconvolution
+from stepwell.common.pyplot import save_figure
 from stepwell.nnls import NNLSStatus
-from stepwell.report.pyplot import save_figure
 
 
 def plot_shots(

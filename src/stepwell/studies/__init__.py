@@ -17,9 +17,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from stepwell.checks import meant
+from stepwell.arrays.places import NoSuchPlace, choose_library
+from stepwell.common.checks import meant
 from stepwell.studies.frame import Context, Setting, Study, StudyInterrupted
-from stepwell.studies.places import NoSuchPlace, choose_library
 
 __all__ = ["STUDIES", "Study", "StudyInterrupted", "run", "settings_of"]
 

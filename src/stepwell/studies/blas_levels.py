@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import scipy.linalg.blas
 
+from stepwell.arrays.places import Place
 from stepwell.studies.frame import Column, Context, Curve, Study
 from stepwell.studies.measure import blas_threads, interleave, medians
-from stepwell.studies.places import Place
 
 #: BLAS is called through NumPy on the CPU and through PyTorch on a GPU.
 ON_CPU, ON_GPU = ("numpy",), ("torch",)

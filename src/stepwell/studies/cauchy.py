@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from stepwell import problems
+from stepwell.arrays.places import Place
 from stepwell.quasi_newton.optimizer import LBFGSB
 from stepwell.studies.cauchy_path import cauchy_times
 from stepwell.studies.frame import RUN_SECONDS, Column, Context, Curve, Study
 from stepwell.studies.measure import blas_threads
-from stepwell.studies.places import Place
 from stepwell.studies.stepping import Case, Watched, history, solver_state, watch
 from stepwell.studies.voronoi import SIZES, voronoi_case
 

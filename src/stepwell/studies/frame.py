@@ -10,8 +10,8 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from stepwell.checks import read_real
-from stepwell.studies.places import Place, find_places
+from stepwell.arrays.places import Place, find_places
+from stepwell.common.checks import read_real
 
 #: A study at toy size takes seconds, at default size about a minute on two cores; full is the paper's size.
 SIZES = ("toy", "default", "full")

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from stepwell.machine import machine_facts, version_of
-from stepwell.studies.places import Place
+from stepwell.arrays.places import Place
+from stepwell.common.machine import machine_facts, version_of
 
 
 def machine() -> dict[str, Any]:

@@ -12,10 +12,10 @@ from scipy.optimize import nnls as scipy_nnls
 
 import stepwell
 from stepwell.arrays import namespace_of
+from stepwell.arrays.places import Place
 from stepwell.studies import cases
 from stepwell.studies.frame import Column, Context, Curve, Study, Table
 from stepwell.studies.measure import blas_threads
-from stepwell.studies.places import Place
 
 #: Tables 7.1 to 7.3, seconds on two quad-core Xeon X5560 and a Tesla C2050. Systems -> updates, downdates, GPU NNLS,
 #: CPU NNLS, CPU lsqnonneg, Matlab lsqnonneg, Matlab FNNLS, Matlab interior points, Matlab PQN-NNLS.

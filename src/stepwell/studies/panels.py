@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from stepwell.arrays import capture, current_stream, device_address, device_index
+from stepwell.arrays.places import Place
+from stepwell.common.threads import default_threads
 from stepwell.studies.compiled import compiled
 from stepwell.studies.frame import Column, Context, Curve, Study
 from stepwell.studies.measure import blas_threads, interleave, medians
-from stepwell.studies.places import Place
-from stepwell.threads import default_threads
 
 ROWS = 8
 MAX_ROWS = 16

@@ -22,11 +22,11 @@ from scipy.sparse.linalg import LinearOperator, cg
 
 from stepwell.apps.tomography import add_noise, largest_singular_value, parallel_beam, shepp_logan_3d
 from stepwell.apps.tomography.simulate import signal_to_noise
-from stepwell.checks import read_real, require
+from stepwell.arrays.places import Place
+from stepwell.common.checks import read_real, require
 from stepwell.krylov import ProjectedCG, tikhonov
 from stepwell.operators import Operator, as_operator
 from stepwell.studies.frame import Column, Context, Curve, Setting, Study, Table
-from stepwell.studies.places import Place
 
 #: The poster's table, Tesla C1060: slice -> (cost of CG, PrCG, APrCG in seconds, their signal-to-noise ratios in dB,
 #: speed-up of APrCG over CG, its improvement on PrCG in per cent). The last two improvements are the second's once

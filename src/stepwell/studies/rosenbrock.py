@@ -9,10 +9,10 @@ import numpy as np
 
 import stepwell
 from stepwell import problems
+from stepwell.arrays.places import Place
+from stepwell.common.threads import default_threads
 from stepwell.studies.frame import Column, Context, Curve, Study
-from stepwell.studies.places import Place
 from stepwell.studies.stepping import solver_state, watch
-from stepwell.threads import default_threads
 
 #: The driver's output for n = 1,000,000, m = 7 (section "Program results"): iteration -> NFN, FUNC, GNORM, STEPLENGTH.
 DRIVER = {

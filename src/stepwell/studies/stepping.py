@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from stepwell.arrays import host_copy
+from stepwell.arrays.places import Place
 from stepwell.quasi_newton.optimizer import LBFGSB
-from stepwell.studies.places import Place
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from stepwell import problems
+from stepwell.arrays.places import Place
 from stepwell.studies.frame import RUN_SECONDS, Column, Context, Curve, Study, Table
 from stepwell.studies.measure import slope
-from stepwell.studies.places import Place
 from stepwell.studies.stepping import Watched, watch
 
 #: Table 4, milliseconds on a Xeon W5590 and a GTX 580. Side of the grid -> evaluation; CPU: mean t*, iterations,

@@ -10,9 +10,9 @@ import numpy as np
 from stepwell.apps.voronoi import HEXAGONAL_BOUND, VoronoiEnergy, draw_sites
 from stepwell.apps.voronoi.mesh import Mesh, delaunay_mesh
 from stepwell.apps.voronoi.quality import mesh_quality
+from stepwell.arrays.places import Place
 from stepwell.studies.frame import RUN_SECONDS, Column, Context, Curve, Study, Table
 from stepwell.studies.measure import slope
-from stepwell.studies.places import Place
 from stepwell.studies.stepping import Case, Watched, solver_state, watch
 
 #: Table 2, milliseconds an iteration on a Xeon W5590 and a GTX 580. (Sites, resolution) -> evaluation on the GPU;

@@ -5,7 +5,7 @@ One module a chapter, each with a ``CHAPTER``; `run` takes them in turn, `page` 
 
 from __future__ import annotations
 
-from stepwell.studies.places import Place
+from stepwell.arrays.places import Place
 from stepwell.tour.chapter import Account, Chapter, Comparison, Stage
 from stepwell.tour.page import tour_page
 from stepwell.tour.run import CHAPTERS, Stop, Tour, take_tour

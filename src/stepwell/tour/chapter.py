@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from stepwell.arrays.places import Place
 from stepwell.report.html import Block
-from stepwell.studies.places import Place
 
 #: Seconds after which a peer's run is cut short, so that a busy machine does not make the tour endless.
 PATIENCE = 15.0

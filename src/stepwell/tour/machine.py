@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from stepwell.machine import machine_facts
-from stepwell.studies.places import Place
+from stepwell.arrays.places import Place
+from stepwell.common.machine import machine_facts
 
 
 def told_facts(place: Place) -> list[tuple[str, str]]:

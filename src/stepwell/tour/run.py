@@ -7,8 +7,8 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from stepwell.arrays.places import Place
 from stepwell.studies.measure import blas_threads
-from stepwell.studies.places import Place
 from stepwell.tour import bounded, new, phantom, rosenbrock, voronoi, waveform
 from stepwell.tour.chapter import Account, Chapter, Comparison, Stage
 from stepwell.tour.machine import told_facts

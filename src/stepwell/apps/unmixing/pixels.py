@@ -11,7 +11,7 @@ import numpy as np
 from stepwell.apps.errors import scatter_of_sums
 from stepwell.apps.unmixing.library import SpectralLibrary
 from stepwell.arrays import Array, copy_to_device_of, host_copy, namespace_of
-from stepwell.checks import (
+from stepwell.common.checks import (
     read_array,
     read_choice,
     read_real,

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from stepwell.apps.voronoi.mesh import Mesh, read_points
-from stepwell.checks import read_array, require_shape
-from stepwell.files import replacing, write_text
+from stepwell.common.checks import read_array, require_shape
+from stepwell.common.files import replacing, write_text
 
 Path = str | os.PathLike[str]
 

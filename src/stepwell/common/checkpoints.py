@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.array_files import open_arrays, write_arrays
-from stepwell.checks import require, require_kind
-from stepwell.files import Path, Unreadable, damage_told, replacing
+from stepwell.common.array_files import open_arrays, write_arrays
+from stepwell.common.checks import require, require_kind
+from stepwell.common.files import Path, Unreadable, damage_told, replacing
 
 #: The version of this format; what a kind of checkpoint holds has a version of its own among its fields.
 VERSION = 1

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from stepwell.arrays import host_view, is_array, is_container, is_cuda
-from stepwell.checks import WrongKind, warn_caller
+from stepwell.common.checks import WrongKind, warn_caller
 
 #: What two members of two numbers each are: pairs (``minimize``), or lower and upper (``lsq_linear``). ``"scipy"`` is
 #: ``scipy.optimize.minimize`` to the letter, for which everything but a `Bounds` is pairs.

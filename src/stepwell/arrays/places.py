@@ -14,8 +14,8 @@ import numpy as np
 
 from stepwell.arrays import device_index, host_copy, is_array, namespace_of, seconds_of, wait_for_device
 from stepwell.arrays.sparse import sparse_like
+from stepwell.common.threads import default_threads
 from stepwell.problems import Problem
-from stepwell.threads import default_threads
 
 #: The array libraries that can hold the vectors, by the names under which they are installed.
 LIBRARIES = ("numpy", "torch", "cupy", "jax")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Any
 
-from stepwell.checks import read_whole
+from stepwell.common.checks import read_whole
 
 #: More would take memory for nothing.
 MAX_THREADS = 4096

@@ -11,7 +11,7 @@ import zipfile
 from collections.abc import Iterator
 from typing import IO, Any
 
-from stepwell.temporary import LOCKS, create, is_still
+from stepwell.common.temporary import LOCKS, create, is_still
 
 Path = str | os.PathLike[str]
 #: A pipe without a writer is opened, and then refused, without waiting for one.
@@ -28,7 +28,7 @@ def replacing(
 ) -> Iterator[IO[Any]]:
     """Open a file to write in place of `path`, which is replaced in one step once everything is on the disk.
 
-    What is written goes to a temporary file in the same folder (see `stepwell.temporary`). It is synced, renamed to
+    What is written goes to a temporary file in the same folder (see `stepwell.common.temporary`). It is synced, renamed to
     `path`, and the folder is synced: at every moment, also after a crash or SIGKILL, `path` is the whole old file or
     the whole new one. After an exception, Ctrl-C included, the old file is there and the temporary one is not; what a
     killed process leaves is removed by the next writing in that folder.
@@ -135,7 +135,7 @@ def read_text(path: Path, at_most: int, *, encoding: str = "utf-8", errors: str 
     >>> read_text(file, 1000).removeprefix(str(file))
     Traceback (most recent call last):
     ...
-    stepwell.files.Unreadable: ...long.txt: holds more than 1000 bytes; allowed: at most so many
+    stepwell.common.files.Unreadable: ...long.txt: holds more than 1000 bytes; allowed: at most so many
     """
     with open_regular(path) as file:
         content = file.read(at_most + 1)

@@ -8,7 +8,7 @@ from importlib import metadata
 from pathlib import Path
 
 import stepwell
-from stepwell.threads import available_cores
+from stepwell.common.threads import available_cores
 
 
 def processor_name() -> str:

@@ -31,8 +31,8 @@ from stepwell.arrays.lazy import (
     without_labels,
 )
 from stepwell.arrays.records import Records, computed_later
-from stepwell.checks import read_array, require
-from stepwell.threads import default_threads, threads_at_most
+from stepwell.common.checks import read_array, require
+from stepwell.common.threads import default_threads, threads_at_most
 
 #: What dimensions of a result are called that no argument names.
 NAMES = {"n": "unknown"}

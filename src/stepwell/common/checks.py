@@ -169,7 +169,7 @@ def read_sizes(argument: str, value: Any, count: int | None, at_least: int = 1, 
     >>> read_sizes("shape", 3, 2, meaning="rows and columns")
     Traceback (most recent call last):
     ...
-    stepwell.checks.WrongKind: shape is 3; allowed: 2 whole numbers, rows and columns
+    stepwell.common.checks.WrongKind: shape is 3; allowed: 2 whole numbers, rows and columns
     """
     parts = _parts(argument, value, count, f"whole numbers, {meaning}")
     return tuple(read_whole(argument, one, at_least, as_float=True) for one in parts)
@@ -288,7 +288,7 @@ def read_array(argument: str, value: Any, allowed: str = "an array of real numbe
     >>> read_array("b", [[1, 2], [3]])
     Traceback (most recent call last):
     ...
-    stepwell.checks.WrongKind: b is [[1, 2], [3]]; allowed: an array of real numbers
+    stepwell.common.checks.WrongKind: b is [[1, 2], [3]]; allowed: an array of real numbers
     """
     _require_unmasked(argument, value)
     _require_dense(argument, value, instead)

@@ -12,7 +12,7 @@ from typing import IO, Any
 import numpy as np
 
 from stepwell.arrays import available_bytes
-from stepwell.files import Path, Unreadable, damage_told, open_regular, read_text, unpack
+from stepwell.common.files import Path, Unreadable, damage_told, open_regular, read_text, unpack
 
 _ENDING = ".npy"
 #: Bytes that a text with a number a line, or so, may have.
