@@ -267,6 +267,7 @@ def test_only_one_module_opens_files():
         'apps/hdf5.py: return h5py.File(path, "r")',  # after require_regular
         "apps/images/sources.py: image = nibabel.load(plain)",  # after require_regular, or unpacked by us
         'common/machine.py: for line in listing.read_text(errors="replace").splitlines():',  # /proc/cpuinfo
+        'common/memory.py: with open("/proc/meminfo") as lines:',
         'report/html/page.py: style = resources.files("stepwell.report.html").joinpath("page.css").read_text'
         '(encoding="utf-8")',
     }

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.arrays import Array, is_array, namespace_of
+from stepwell.arrays.checks import read_array
 from stepwell.arrays.lazy import (
     apply_to_blocks,
     apply_to_labelled,
@@ -31,7 +32,7 @@ from stepwell.arrays.lazy import (
     without_labels,
 )
 from stepwell.arrays.records import Records, computed_later
-from stepwell.common.checks import read_array, require
+from stepwell.common.checks import require
 from stepwell.common.threads import default_threads, threads_at_most
 
 #: What dimensions of a result are called that no argument names.

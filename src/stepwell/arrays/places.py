@@ -8,14 +8,16 @@ import importlib
 import importlib.util
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from stepwell.arrays import device_index, host_copy, is_array, namespace_of, seconds_of, wait_for_device
 from stepwell.arrays.sparse import sparse_like
 from stepwell.common.threads import default_threads
-from stepwell.problems import Problem
+
+#: A test problem.
+P = TypeVar("P")
 
 #: The array libraries that can hold the vectors, by the names under which they are installed.
 LIBRARIES = ("numpy", "torch", "cupy", "jax")
@@ -110,9 +112,9 @@ class Place:
         """Return an array of this place, or what NumPy makes one of, on the host."""
         return np.asarray(host_copy(array) if is_array(array) and not isinstance(array, np.ndarray) else array)
 
-    def problem(self, problem: Problem) -> Problem:
+    def problem(self, problem: P) -> P:
         """Return a test problem with its start and bounds in this place."""
-        return problem if self.xp is np else problem.to(self.xp, "float64", self.device)
+        return problem if self.xp is np else cast(P, cast(Any, problem).to(self.xp, "float64", self.device))
 
     def wait(self) -> None:
         """Wait until all work in this place is done, so that a clock can be read."""

@@ -51,7 +51,7 @@ class FiniteRange(click.FloatRange):
 
 @contextmanager
 def usage_errors(*kinds: type[Exception]) -> Iterator[None]:
-    """Turn what `stepwell.common.checks` raises, and further kinds of errors, into one of the command line: status 2."""
+    """Turn what checks of arguments raise, and further kinds of errors, into one of the command line: status 2."""
     expected: tuple[type[Exception], ...] = (ValueError, *kinds)
     try:
         yield

@@ -18,6 +18,7 @@ from stepwell.apps.voronoi import Tessellation, centroidal
 from stepwell.apps.voronoi.centroidal import METHODS
 from stepwell.apps.voronoi.domain import LONGEST_SIDE
 from stepwell.apps.voronoi.picture import Picture, read_npy, read_picture
+from stepwell.arrays.checks import require_each
 from stepwell.cli.console import make_console
 from stepwell.cli.inputs import (
     FiniteRange,
@@ -31,7 +32,6 @@ from stepwell.cli.inputs import (
 from stepwell.cli.products import SUFFIXES, can_draw, folder_files, is_folder
 from stepwell.cli.progress_bar import ProgressBar
 from stepwell.cli.voice import first_interrupt
-from stepwell.common.checks import require_each
 
 #: Pixels per site that the automatic resolution provides on average, and its limits.
 _PIXELS_PER_SITE = 64

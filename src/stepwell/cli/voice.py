@@ -18,10 +18,10 @@ from typing import Any, NoReturn
 import click
 from rich.console import Console
 
-from stepwell.apps.voronoi.files import json_text
 from stepwell.cli.console import make_console, show
 from stepwell.cli.inputs import check_file
 from stepwell.common.files import write_text
+from stepwell.common.json_text import json_text
 from stepwell.start import INTERRUPTED
 
 

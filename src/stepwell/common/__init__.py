@@ -7,6 +7,7 @@
 `checkpoints`   arrays and plain values in one file, with a checksum
 `status`        how a solver ended: the base of all statuses
 `threads`       how many threads solvers use; objects that take one at a time
+`json_text`     records as JSON
 `machine`       processor, system and versions; `memory`: how much of it is free
 `pyplot`        matplotlib, where it is installed
 `typing`        types of what the public functions take

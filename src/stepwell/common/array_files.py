@@ -11,8 +11,8 @@ from typing import IO, Any
 
 import numpy as np
 
-from stepwell.arrays import available_bytes
 from stepwell.common.files import Path, Unreadable, damage_told, open_regular, read_text, unpack
+from stepwell.common.memory import available_memory
 
 _ENDING = ".npy"
 #: Bytes that a text with a number a line, or so, may have.
@@ -160,6 +160,6 @@ def _read_header(path: Path, file: IO[bytes], size: int) -> tuple[int, np.dtype,
 
 def require_room(path: Path, needed: int) -> None:
     """Raise where an array of so many bytes, as a file tells of it, is more than the memory can hold."""
-    free = available_bytes(np.empty(0))
+    free = available_memory()
     if free is not None and needed > free:
         raise Unreadable(f"{os.fspath(path)}: an array takes {needed} bytes; {free} of memory are free")

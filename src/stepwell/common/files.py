@@ -28,7 +28,7 @@ def replacing(
 ) -> Iterator[IO[Any]]:
     """Open a file to write in place of `path`, which is replaced in one step once everything is on the disk.
 
-    What is written goes to a temporary file in the same folder (see `stepwell.common.temporary`). It is synced, renamed to
+    What is written goes to a temporary file in the same folder (see `temporary`). It is synced, renamed to
     `path`, and the folder is synced: at every moment, also after a crash or SIGKILL, `path` is the whole old file or
     the whole new one. After an exception, Ctrl-C included, the old file is there and the temporary one is not; what a
     killed process leaves is removed by the next writing in that folder.

@@ -11,7 +11,8 @@ from typing import Any, Literal
 import numpy as np
 
 from stepwell.arrays import to_host
-from stepwell.common.checks import read_array, read_switch, require, require_each, require_kind, require_shape
+from stepwell.arrays.checks import read_array, require_each
+from stepwell.common.checks import read_switch, require, require_kind, require_shape
 from stepwell.common.typing import ArrayLike, BoundsLike, Function, NumberOrArray, OperatorLike
 from stepwell.deprecation import renamed
 from stepwell.derivatives import plug_for

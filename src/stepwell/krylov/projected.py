@@ -23,16 +23,9 @@ from typing import Any
 import numpy as np
 
 from stepwell.arrays import Array, copy_to_device_of, namespace_of, plus_multiple, to_host, transposed_product
+from stepwell.arrays.checks import read_array
 from stepwell.common import checkpoints
-from stepwell.common.checks import (
-    read_array,
-    read_real,
-    read_switch,
-    require,
-    require_function,
-    require_shape,
-    warn_caller,
-)
+from stepwell.common.checks import read_real, read_switch, require, require_function, require_shape, warn_caller
 from stepwell.common.threads import OneAtATime
 from stepwell.common.typing import ArrayLike, Function, OperatorLike
 from stepwell.deprecation import renamed

@@ -9,7 +9,8 @@ from typing import Any, Literal
 import numpy as np
 
 from stepwell import arrays
-from stepwell.common.checks import read_array, read_axis
+from stepwell.arrays.checks import read_array
+from stepwell.common.checks import read_axis
 from stepwell.common.typing import ArrayLike, NumberOrArray
 from stepwell.deprecation import renamed
 from stepwell.derivatives import plug_for

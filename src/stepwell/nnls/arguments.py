@@ -8,17 +8,15 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 
 from stepwell import _core, arrays
+from stepwell.arrays.checks import read_array, require_each, require_one_home
 from stepwell.arrays.over_systems import systems_of_whole
 from stepwell.common.checks import (
-    read_array,
     read_axis,
     read_choice,
     read_real,
     read_whole,
     require,
-    require_each,
     require_function,
-    require_one_home,
     require_shape,
 )
 from stepwell.common.threads import read_threads

@@ -11,7 +11,7 @@ import numpy as np
 
 from stepwell.arrays import host_copy, is_array
 from stepwell.arrays.bounds import split_bounds
-from stepwell.common.checks import read_array
+from stepwell.arrays.checks import read_array
 from stepwell.common.typing import ArrayLike, BoundsLike, NumberOrArray
 from stepwell.derivatives import plug_for
 from stepwell.nnls.api import solve

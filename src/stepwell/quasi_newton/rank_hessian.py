@@ -11,7 +11,8 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from stepwell.arrays import Array, as_float, is_cuda, to_host
-from stepwell.common.checks import read_host_array, require_shape
+from stepwell.arrays.checks import read_host_array
+from stepwell.common.checks import require_shape
 from stepwell.distributed import Pieces, Ranks
 
 

@@ -7,7 +7,7 @@ import math
 from typing import Any, NamedTuple
 
 from stepwell.arrays import Array, as_contiguous, is_cuda, scalar_of, view_foreign
-from stepwell.common.checks import read_host_array, require_one_home, require_real
+from stepwell.arrays.checks import read_host_array, require_one_home, require_real
 from stepwell.distributed import Part, local_piece
 from stepwell.quasi_newton.variables import Variables
 

@@ -10,14 +10,8 @@ import numpy as np
 from stepwell.apps.t2.maps import MAPS, fraction_errors, read_off
 from stepwell.apps.t2.model import T2Model
 from stepwell.arrays import Array, copy_to_device_of, host_copy, namespace_of
-from stepwell.common.checks import (
-    read_array,
-    read_switch,
-    require_function,
-    require_instance,
-    require_shape,
-    require_template,
-)
+from stepwell.arrays.checks import read_array, require_template
+from stepwell.common.checks import read_switch, require_function, require_instance, require_shape
 from stepwell.nnls import nnls
 
 #: Steps between the angles that are tried first; then halved until all neighbours of the best one were tried.
