@@ -30,7 +30,6 @@ from stepwell.common.checks import (
     require_shape,
 )
 from stepwell.common.files import Unreadable, replacing
-from stepwell.deprecation import renamed
 from stepwell.nnls import Convolution, NNLSResult, nnls
 
 
@@ -221,7 +220,6 @@ def save_shots(path: str | os.PathLike[str], shots: Shots) -> None:
         write_arrays(file, values, compressed=True)
 
 
-@renamed(damping="lam")
 def deconvolve(
     shots: Shots,
     *,
@@ -239,7 +237,7 @@ def deconvolve(
         Where its waveforms or pulses are arrays of dask or xarray, so is everything that is returned, and nothing is
         computed yet of arrays of dask.
     lam : float, default 0
-        λ of λ²‖x‖², in units of the pulse. (Once spelt ``damping``.)
+        λ of λ²‖x‖², in units of the pulse.
     progress : callable, optional
         Called as ``progress(done, shots)``. None with arrays of dask and xarray.
     dim : str, optional

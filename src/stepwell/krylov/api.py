@@ -14,7 +14,6 @@ from stepwell.arrays import to_host
 from stepwell.arrays.checks import read_array, require_each
 from stepwell.common.checks import read_switch, require, require_kind, require_shape
 from stepwell.common.typing import ArrayLike, BoundsLike, Function, NumberOrArray, OperatorLike
-from stepwell.deprecation import renamed
 from stepwell.derivatives import plug_for
 from stepwell.distributed import local_piece
 from stepwell.krylov.bounded import BoundedSystem, Box, exactly_scaled, read_box
@@ -35,7 +34,6 @@ from stepwell.krylov.systems import PositiveSystem, TikhonovSystem
 from stepwell.operators import from_functions
 
 
-@renamed(max_iter="maxiter")
 def tikhonov(
     A: OperatorLike,
     B: ArrayLike,
@@ -81,7 +79,7 @@ def tikhonov(
     tol : float, default 1e-6
         Bound on the true relative residual ‖Aᵀ(b − Ax) − λ²LᵀLx‖ / ‖Aᵀb‖ of every column.
     maxiter : int, default twice the number of unknowns, at least 100 (with bounds 1000)
-        Bound on the iterations of each column. (Once spelt ``max_iter``.)
+        Bound on the iterations of each column.
     axis : {0, 1}, default 1
         The axis of a two-dimensional `B` along which the right-hand sides lie, and of `x0` and the result's `x` as
         well. 1: they are columns, as in AX = B and in the blocks that operators are applied to. 0: they are rows, as in
@@ -182,7 +180,6 @@ def tikhonov(
     raise AssertionError("unreachable")
 
 
-@renamed(max_iter="maxiter")
 def cg(
     H: OperatorLike | Function,
     B: ArrayLike,
@@ -251,9 +248,7 @@ def _warn_of_ends(rule: str, ends: np.ndarray) -> None:
 
         hints = {"discrepancy": "noise is no norm that the residual has there", "gcv": "the rule finds none within"}
         hint = hints.get(rule, "the rule has nothing to go by")
-        warnings.warn(
-            f"{text}: {hint}; see lam_at_end, and give lam itself", OptimizeWarning, stacklevel=4
-        )  # beyond `renamed`
+        warnings.warn(f"{text}: {hint}; see lam_at_end, and give lam itself", OptimizeWarning, stacklevel=3)
 
 
 @dataclass(frozen=True)

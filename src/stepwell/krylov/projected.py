@@ -28,7 +28,6 @@ from stepwell.common import checkpoints
 from stepwell.common.checks import read_real, read_switch, require, require_function, require_shape, warn_caller
 from stepwell.common.threads import OneAtATime
 from stepwell.common.typing import ArrayLike, Function, OperatorLike
-from stepwell.deprecation import renamed
 from stepwell.krylov import saved_solver
 from stepwell.krylov.inputs import (
     Problem,
@@ -156,7 +155,6 @@ class ProjectedCG:
         """Bytes that the kept directions and their products take."""
         return 0 if self._space is None else self._space.bytes_held
 
-    @renamed(max_iter="maxiter")
     def solve(
         self,
         b: ArrayLike,
@@ -175,7 +173,7 @@ class ProjectedCG:
         tol : float, default 1e-6
             Bound on ‖Aᵀ(b − Ax) − λ²LᵀLx‖ / ‖Aᵀb‖.
         maxiter : int, default twice the number of unknowns, at least 100
-            Bound on the iterations. (Once spelt ``max_iter``.)
+            Bound on the iterations.
         x0 : array, default the projection on kept directions
             Starting point.
         callback : callable, optional

@@ -12,7 +12,6 @@ from stepwell import arrays
 from stepwell.arrays.checks import read_array
 from stepwell.common.checks import read_axis
 from stepwell.common.typing import ArrayLike, NumberOrArray
-from stepwell.deprecation import renamed
 from stepwell.derivatives import plug_for
 from stepwell.nnls.arguments import Insertion, MethodName, Rule, Update, check
 from stepwell.nnls.batch import Batch
@@ -22,7 +21,6 @@ from stepwell.nnls.family import is_number
 from stepwell.nnls.result import AnyResult, NNLSResult
 
 
-@renamed(max_iter="maxiter", damping="lam")
 def nnls(
     A: ArrayLike | Convolution,
     b: ArrayLike,
@@ -69,7 +67,7 @@ def nnls(
         How ``method="qr"`` updates its factor: classical Gram-Schmidt twice, modified Gram-Schmidt, rotations of a
         square Q, or the corrected semi-normal equations without Q. All but the first exist for comparison.
     lam : float or array, shape (systems,), or {"chi2", "discrepancy", "gcv", "lcurve"}, default 0
-        λ ≥ 0 itself; it enters squared, as in :func:`stepwell.tikhonov`. (Once spelt ``damping``.) Or the rule that
+        λ ≥ 0 itself; it enters squared, as in :func:`stepwell.tikhonov`. Or the rule that
         chooses it for each system, as in :func:`stepwell.lsq_linear`.
     L, noise, chi2, uncertainty, mask, weights, which
         As in :func:`stepwell.lsq_linear`: a penalty λ²‖Lx‖², what rules for λ need, columns that take part, weights of
@@ -78,7 +76,7 @@ def nnls(
         An x (its positive entries) or a boolean set, of shape (n,) or (systems, n), to start from; or ``"chain"``:
         each system starts from the set of the one before (in chains of 64). (n, systems) with ``axis=1``.
     maxiter : int, default 10 n + 100
-        Limit on least-squares solutions per system. (Once spelt ``max_iter``.)
+        Limit on least-squares solutions per system.
     tol : float, optional
         Bound on the scaled violation. By default, and at the least, what rounding leaves: about
         6 max(m, n, 16)^(1/4) ulp of ‖b‖ + Σ ‖a_j‖ x_j, and nothing that a residual in twice the precision still

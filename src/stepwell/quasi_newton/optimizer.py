@@ -13,7 +13,6 @@ import numpy as np
 from stepwell.arrays import Array, as_user_array, copy_to_device_of, is_cuda, numpy_dtype
 from stepwell.common.checks import require
 from stepwell.common.threads import OneAtATime
-from stepwell.deprecation import renamed
 from stepwell.quasi_newton import checkpoint, saved_state
 from stepwell.quasi_newton.results import single_result
 from stepwell.quasi_newton.run import Run
@@ -69,7 +68,6 @@ class LBFGSB:
     One thread at a time: a second one that calls `tell`, `stop`, `state_dict` or `save` meanwhile gets a RuntimeError.
     """
 
-    @renamed(eps="relative_gtol")
     def __init__(
         self,
         x0: Array,
