@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from stepwell.cli import main
 from stepwell.cuda import nvrtc, warming
 from stepwell.operators import cuda_sparse
-from stepwell.quasi_newton import cuda_layout
+from stepwell.quasi_newton.cuda import layout as cuda_layout
 
 
 def test_default_calls_are_among_them():

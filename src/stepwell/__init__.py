@@ -17,7 +17,7 @@ __version__ = "0.2.0.dev0"
 _HOMES: dict[str, str] = {
     "minimize": "stepwell.quasi_newton.api",
     "minimize_batch": "stepwell.quasi_newton.api",
-    "scipy_method": "stepwell.quasi_newton.scipy_method",
+    "scipy_method": "stepwell.quasi_newton.scipy.method",
     "check_grad": "stepwell.quasi_newton.gradient_check",
     "GradientCheck": "stepwell.quasi_newton.gradient_check",
     "LBFGSB": "stepwell.quasi_newton.optimizer",

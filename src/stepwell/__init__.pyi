@@ -29,7 +29,7 @@ from stepwell.quasi_newton.optimizer import LBFGSB as LBFGSB
 from stepwell.quasi_newton.options import Options as Options
 from stepwell.quasi_newton.result_types import BatchResult as BatchResult
 from stepwell.quasi_newton.result_types import Result as Result
-from stepwell.quasi_newton.scipy_method import scipy_method as scipy_method
+from stepwell.quasi_newton.scipy.method import scipy_method as scipy_method
 from stepwell.quasi_newton.settings import LineSearch as LineSearch
 from stepwell.quasi_newton.status import Status as Status
 

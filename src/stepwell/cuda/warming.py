@@ -22,7 +22,7 @@ def common_kernels() -> list[Kernel]:
     from stepwell.nnls import cuda as nnls
     from stepwell.nnls import small_systems
     from stepwell.operators import cuda_sparse as sparse
-    from stepwell.quasi_newton import cuda_layout as quasi_newton
+    from stepwell.quasi_newton.cuda import layout as quasi_newton
 
     both = (False, True)
     return [

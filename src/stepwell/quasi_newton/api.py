@@ -17,7 +17,7 @@ from stepwell.quasi_newton.objective import Objective
 from stepwell.quasi_newton.options import Options, Plan, read_options
 from stepwell.quasi_newton.results import batch_result, intermediate_batch, seconds_of, single_result
 from stepwell.quasi_newton.run import Run
-from stepwell.quasi_newton.scipy_conventions import read_callback, warn_unused
+from stepwell.quasi_newton.scipy.conventions import read_callback, warn_unused
 
 if TYPE_CHECKING:
     from stepwell.quasi_newton.checkpoint import Checkpoint
@@ -161,7 +161,7 @@ def minimize(
         run = Run(x0, bounds, plan.h0, plan.settings)
         objective = _objective(run, fun, jac, args, plan)
     else:
-        from stepwell.quasi_newton.rank_setup import read_ranks, together
+        from stepwell.quasi_newton.ranks.setup import read_ranks, together
 
         x0, bounds, comm, ranks = read_ranks(x0, bounds, comm)
         plan, tell = together(ranks, read)
@@ -388,6 +388,6 @@ def _printer(verbose: int) -> Any:
 def _clock(run: Run, plan: Plan) -> Any:
     if not (run.variables.on_device and plan.time_objective):
         return None
-    from stepwell.quasi_newton.cuda_events import clock_for
+    from stepwell.quasi_newton.cuda.events import clock_for
 
     return clock_for(run.variables.template)

@@ -22,8 +22,8 @@ from stepwell.quasi_newton.variables import Variables
 if TYPE_CHECKING:
     from stepwell.distributed import Ranks
     from stepwell.quasi_newton.inverse_hessian import DeviceInverseHessian, InverseHessian
-    from stepwell.quasi_newton.rank_hessian import RankInverseHessian
-    from stepwell.quasi_newton.rank_setup import Share
+    from stepwell.quasi_newton.ranks.hessian import RankInverseHessian
+    from stepwell.quasi_newton.ranks.setup import Share
     from stepwell.quasi_newton.saved_state import Saved
 
 
@@ -73,7 +73,7 @@ class Run:
         return run
 
     def _start_on_ranks(self, x0: Array, bounds: Any, h0: Any, settings: Settings, comm: Any, ranks: Ranks) -> None:
-        from stepwell.quasi_newton.rank_setup import settle, together
+        from stepwell.quasi_newton.ranks.setup import settle, together
 
         def read() -> tuple[Variables, Array, Box | None]:
             variables, start = read_start(x0, may_be_empty=True)
@@ -198,7 +198,7 @@ class Run:
             h0 = namespace_of(h0).asarray(h0, copy=True)
         count, size = int(state["pairs"]), self.variables.size
         if self.share is not None and self.share.ranks.size > 1:
-            from stepwell.quasi_newton.rank_hessian import RankInverseHessian
+            from stepwell.quasi_newton.ranks.hessian import RankInverseHessian
 
             kept = None if shared else self.pairs(problem)
             rows = functools.partial(self.target.pairs, problem) if kept is None else lambda: kept
@@ -217,7 +217,7 @@ def make_target(
 ) -> Target:
     """Make the target for starting points (B, n), inside the bounds, on the host or on a CUDA device."""
     if on_device:
-        from stepwell.quasi_newton.cuda_target import CudaTarget
+        from stepwell.quasi_newton.cuda.target import CudaTarget
 
         return CudaTarget(start, box, weights, settings, weights_vary=weights_vary)
     from stepwell.quasi_newton.host_target import HostTarget
@@ -238,10 +238,10 @@ def make_rank_target(
     """Make the target for this rank's piece of a problem, on the host or on a CUDA device."""
     ranks, pieces, threads = share
     if on_device:
-        from stepwell.quasi_newton.cuda_rank_target import CudaRankTarget
+        from stepwell.quasi_newton.ranks.cuda_target import CudaRankTarget
 
         return CudaRankTarget(start, box, weights, settings, weights_vary=weights_vary, pieces=pieces, ranks=ranks)
-    from stepwell.quasi_newton.rank_target import PieceTarget, RankTarget
+    from stepwell.quasi_newton.ranks.target import PieceTarget, RankTarget
 
     settings = dataclasses.replace(settings, threads=threads)
     if ranks.size == 1:

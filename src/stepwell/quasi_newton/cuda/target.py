@@ -15,8 +15,8 @@ import numpy as np
 from stepwell import _core
 from stepwell.arrays import Array, device_address, dtype_name
 from stepwell.cuda.runtime import Event, PinnedBuffer, launch
-from stepwell.quasi_newton.cuda_events import WINDOW
-from stepwell.quasi_newton.cuda_layout import (
+from stepwell.quasi_newton.cuda.events import WINDOW
+from stepwell.quasi_newton.cuda.layout import (
     BLOCK,
     GROUP,
     LONGEST_WALK,
@@ -30,8 +30,8 @@ from stepwell.quasi_newton.cuda_layout import (
     resident_kernel,
     walk_words,
 )
-from stepwell.quasi_newton.cuda_memory import DeviceVectors
-from stepwell.quasi_newton.cuda_windows import Windows
+from stepwell.quasi_newton.cuda.memory import DeviceVectors
+from stepwell.quasi_newton.cuda.windows import Windows
 from stepwell.quasi_newton.settings import Settings
 from stepwell.quasi_newton.state import STATE_DTYPE, WHOLE
 from stepwell.quasi_newton.target import Box

@@ -20,7 +20,7 @@ import numpy as np
 from stepwell.common.files import Unreadable, damage_told, read_text, write_text
 from stepwell.distributed import Layout, split
 from stepwell.quasi_newton import checkpoint
-from stepwell.quasi_newton.rank_setup import Share, together
+from stepwell.quasi_newton.ranks.setup import Share, together
 from stepwell.quasi_newton.run import Run
 from stepwell.quasi_newton.saved_state import Saved
 

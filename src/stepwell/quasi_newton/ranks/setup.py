@@ -15,7 +15,7 @@ from stepwell import _core
 from stepwell.arrays import Array, as_contiguous, copy_to_device_of, namespace_of
 from stepwell.distributed import Layout, Pieces, Ranks, local_piece
 from stepwell.distributed.layout import pieces_of
-from stepwell.quasi_newton.rank_values import CHUNK_VALUES, WHOLE_VALUE, PieceVariables
+from stepwell.quasi_newton.ranks.values import CHUNK_VALUES, WHOLE_VALUE, PieceVariables
 from stepwell.quasi_newton.settings import Settings
 from stepwell.quasi_newton.target import Box
 from stepwell.quasi_newton.variables import Variables

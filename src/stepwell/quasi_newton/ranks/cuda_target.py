@@ -17,7 +17,7 @@ from stepwell import _core
 from stepwell.arrays import Array, device_address, dtype_name, is_cuda, namespace_of
 from stepwell.cuda.runtime import PinnedBuffer
 from stepwell.distributed import Pieces, Ranks
-from stepwell.quasi_newton.cuda_layout import (
+from stepwell.quasi_newton.cuda.layout import (
     BLOCK,
     LONGEST_LIST,
     NUMBERS,
@@ -27,9 +27,9 @@ from stepwell.quasi_newton.cuda_layout import (
     kernel_defines,
     resident_kernel,
 )
-from stepwell.quasi_newton.cuda_memory import DeviceVectors
-from stepwell.quasi_newton.rank_target import OverRanks
-from stepwell.quasi_newton.rank_values import Value
+from stepwell.quasi_newton.cuda.memory import DeviceVectors
+from stepwell.quasi_newton.ranks.target import OverRanks
+from stepwell.quasi_newton.ranks.values import Value
 from stepwell.quasi_newton.settings import Settings
 from stepwell.quasi_newton.state import STATE_DTYPE, WHOLE
 from stepwell.quasi_newton.target import Box

@@ -14,8 +14,8 @@ from stepwell.quasi_newton.inputs import check_box
 from stepwell.quasi_newton.objective import Objective
 from stepwell.quasi_newton.results import seconds_of, single_result
 from stepwell.quasi_newton.run import Run
-from stepwell.quasi_newton.scipy_conventions import read_callback, warn_unused
-from stepwell.quasi_newton.scipy_inputs import (
+from stepwell.quasi_newton.scipy.conventions import read_callback, warn_unused
+from stepwell.quasi_newton.scipy.inputs import (
     NOT_GIVEN,
     VERSION,
     read_objective,

@@ -24,7 +24,7 @@ from stepwell.common.checks import require
 from stepwell.cuda.devices import memory_free, memory_kept, open_device
 from stepwell.cuda.driver import checked, cuda_driver
 from stepwell.cuda.runtime import PinnedBuffer
-from stepwell.quasi_newton.cuda_layout import MAX_CAPACITY
+from stepwell.quasi_newton.cuda.layout import MAX_CAPACITY
 from stepwell.quasi_newton.settings import Settings
 from stepwell.quasi_newton.state import ARRAYS, STATE_DTYPE, history_array_dtype, pair_slots, with_slots
 from stepwell.quasi_newton.target import Box

@@ -23,7 +23,7 @@ from stepwell.arrays import Array
 from stepwell.distributed import Pieces, Ranks
 from stepwell.distributed.ranks import HEADER, STOP, TIME
 from stepwell.quasi_newton.host_target import HostTarget
-from stepwell.quasi_newton.rank_values import NO_VALUE, SHARE, Value, value_of_all
+from stepwell.quasi_newton.ranks.values import NO_VALUE, SHARE, Value, value_of_all
 from stepwell.quasi_newton.settings import Settings
 from stepwell.quasi_newton.state import WHOLE, with_slots
 from stepwell.quasi_newton.status import Status

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.arrays import Array, capture
-from stepwell.quasi_newton.cuda_events import WINDOW, TurnClock
+from stepwell.quasi_newton.cuda.events import WINDOW, TurnClock
 from stepwell.quasi_newton.state import WHOLE
 
 
