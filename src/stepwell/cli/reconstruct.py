@@ -38,7 +38,7 @@ from stepwell.common.threads import threads_at_most
 from stepwell.distributed import RankError
 from stepwell.krylov import LinearResult, tikhonov
 from stepwell.krylov import Progress as Told
-from stepwell.krylov.choosing import METHODS, MethodChoice
+from stepwell.krylov.options import METHODS, MethodChoice
 from stepwell.krylov.results import ends_in_words
 from stepwell.krylov.selection import RULES, Rule
 

@@ -18,18 +18,18 @@ from stepwell.derivatives import plug_for
 from stepwell.distributed import local_piece
 from stepwell.krylov.bounded import BoundedSystem, Box, exactly_scaled, read_box
 from stepwell.krylov.bounded_lam import choose_within
-from stepwell.krylov.choosing import MethodChoice
 from stepwell.krylov.inputs import (
     Problem,
     iteration_limit,
     prepare,
     soundly_scaled,
 )
+from stepwell.krylov.options import DEFAULT_WIDTH, MethodChoice, Options
 from stepwell.krylov.reductions import Sums
 from stepwell.krylov.results import LinearResult, Progress, ends_in_words
 from stepwell.krylov.rounds import OutOfRange
 from stepwell.krylov.selection import RULES, Choice, Rule, choose
-from stepwell.krylov.solving import DEFAULT_WIDTH, Options, solve
+from stepwell.krylov.solving import solve
 from stepwell.krylov.systems import PositiveSystem, TikhonovSystem
 from stepwell.operators import from_functions
 

@@ -27,7 +27,7 @@ _PATH = ("m", "history", "cauchy", "line_search")
 
 def write(path: Path, run: Run, more: Mapping[str, Any] | None = None) -> None:
     """Write a run that waits for an evaluation, or has ended; its arrays are not copied on the host."""
-    checkpoints.write(path, KIND, saved_state.collect(run) | dict(more or {}))
+    checkpoints.write(path, KIND, run.state() | dict(more or {}))
 
 
 def read(path: Path) -> tuple[saved_state.Saved, dict[str, Any]]:

@@ -236,7 +236,7 @@ class LBFGSB:
         `save` and `load` are for all of them.
         """
         with self._alone:
-            return saved_state.pack(self._run)
+            return saved_state.with_checksum(self._run.state())
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything needed to resume to a file, which is replaced in one step; over ranks, to a folder.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import json
 import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stepwell import _core
-from stepwell.arrays import Array, namespace_of
+from stepwell.arrays import Array, host_copy, namespace_of
 from stepwell.quasi_newton.inputs import project_start, read_bounds, read_diagonal, read_start
 from stepwell.quasi_newton.settings import Settings
 from stepwell.quasi_newton.state import BEGIN, FINISH
@@ -177,6 +178,21 @@ class Run:
             "exchanges": ranks.exchanges,
             "bytes_sent": ranks.bytes_sent,
             "nbytes": self.target.nbytes,
+        }
+
+    def state(self) -> dict[str, Any]:
+        """Put together what the run goes on from, arrays as they are: the next turn overwrites them."""
+        from stepwell.quasi_newton.saved_state import VERSION
+
+        given = {} if self.box is None else {"lower": self.box.lower, "upper": self.box.upper}
+        given |= {} if self.weights is None else {"weights": self.weights}
+        return {
+            "version": VERSION,
+            "shape": self.variables.shape,
+            "settings": json.dumps(dataclasses.asdict(self.settings), default=lambda number: number.item()),
+            "weights_vary": self.diagonal is not None,
+            **{name: part if isinstance(part, np.ndarray) else host_copy(part) for name, part in given.items()},
+            **self.target.arrays(),
         }
 
     def pairs(self, problem: int) -> tuple[list[Array], list[Array]]:

@@ -11,7 +11,7 @@ import scipy.sparse.linalg
 
 from stepwell.apps.tomography import add_noise, largest_singular_value, parallel_beam, shepp_logan_3d, signal_to_noise
 from stepwell.krylov import LinearResult, Progress, tikhonov
-from stepwell.krylov.choosing import MethodChoice
+from stepwell.krylov.options import MethodChoice
 from stepwell.report.html import Block, Figure, Gallery, Series, Table, Text, chart, diverging, grey, png_image
 from stepwell.tour.chapter import PATIENCE, Account, Chapter, Clock, Comparison, Stage, duration
 
