@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from stepwell.apps import waveform
-from stepwell.cli import main
+from stepwell.cli.group import main
 
 h5py = pytest.importorskip("h5py")
 gedi = pytest.importorskip("stepwell.apps.gedi")

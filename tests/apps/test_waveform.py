@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from nnls_cases import DATA, certified
 
 from stepwell.apps import waveform
-from stepwell.cli import main
+from stepwell.cli.group import main
 
 
 def test_without_noise_the_truth_comes_back():

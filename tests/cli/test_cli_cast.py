@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 import stepwell
-from stepwell.cli import COMMANDS, main
+from stepwell.cli.group import COMMANDS, main
 from stepwell.tour import CHAPTERS
 
 #: Maps as NumPy files, and no picture.

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 import stepwell
-from stepwell.cli import main
+from stepwell.cli.group import main
 from stepwell.report.convergence import plot_convergence
 from stepwell.report.history import History, Iteration
 

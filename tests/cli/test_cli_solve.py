@@ -16,7 +16,7 @@ from scipy.optimize import minimize as scipy_minimize
 
 import stepwell
 from stepwell import problems
-from stepwell.cli import main
+from stepwell.cli.group import main
 
 
 def solve(*arguments: str) -> Result:

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from stepwell.cli import main
+from stepwell.cli.group import main
 from stepwell.cli.study import _fitting
 from stepwell.report.study import read_study
 from stepwell.studies import STUDIES

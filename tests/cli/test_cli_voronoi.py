@@ -16,7 +16,8 @@ from click.testing import CliRunner
 import stepwell
 from stepwell.apps.voronoi import HEXAGONAL_BOUND, centroidal, cvt_energy
 from stepwell.apps.voronoi.mesh import voronoi_cells
-from stepwell.cli import main, tessellating
+from stepwell.cli import tessellating
+from stepwell.cli.group import main
 
 Image = pytest.importorskip("PIL.Image")
 pytest.importorskip("matplotlib")

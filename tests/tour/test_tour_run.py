@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from stepwell.cli import main
 from stepwell.cli import tour as command
+from stepwell.cli.group import main
 from stepwell.report.html import Text
 from stepwell.tour import CHAPTERS, Account, Chapter, Comparison, Place, Stage, Stop, Tour, take_tour, tour_page
 from stepwell.tour import rosenbrock as rosenbrock_chapter

@@ -26,7 +26,7 @@ from stepwell.cli.inputs import (
     usage_errors,
     writing_trouble,
 )
-from stepwell.cli.voice import Voice, first_interrupt, output_options
+from stepwell.cli.output import Voice, first_interrupt, output_options
 from stepwell.common.array_files import write_arrays
 from stepwell.common.checks import read_real, require
 from stepwell.common.files import replacing

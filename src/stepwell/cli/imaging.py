@@ -15,8 +15,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 
 from stepwell.apps.images.sources import require_package
 from stepwell.cli.inputs import file_trouble, place_options
+from stepwell.cli.output import Voice, output_options
 from stepwell.cli.progress_bar import ProgressBar
-from stepwell.cli.voice import Voice, output_options
 from stepwell.common.files import read_text
 
 #: Bytes in a unit of --memory.

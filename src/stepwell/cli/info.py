@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from stepwell.cli.console import make_table
-from stepwell.cli.voice import Voice, output_options
+from stepwell.cli.output import Voice, output_options
 
 if TYPE_CHECKING:
     from stepwell.cuda.devices import CudaDevice

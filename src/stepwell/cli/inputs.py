@@ -19,7 +19,7 @@ import numpy as np
 from stepwell import problems
 from stepwell.arrays import places
 from stepwell.arrays.places import Place
-from stepwell.cli import told
+from stepwell.cli.group import told
 from stepwell.common import checkpoints
 from stepwell.common.files import Unreadable
 from stepwell.report.convergence import FORMATS

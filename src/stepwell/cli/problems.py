@@ -13,7 +13,7 @@ from rich.text import Text
 from stepwell import problems
 from stepwell.cli.console import make_table
 from stepwell.cli.inputs import complete_problem
-from stepwell.cli.voice import Voice, output_options
+from stepwell.cli.output import Voice, output_options
 
 
 @click.command(name="problems")

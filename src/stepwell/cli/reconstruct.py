@@ -28,9 +28,9 @@ from stepwell.cli.inputs import (
     usage_errors,
     writing_trouble,
 )
+from stepwell.cli.output import Voice, first_interrupt, output_options
 from stepwell.cli.progress_bar import ProgressBar
 from stepwell.cli.ranks import World, write_stack
-from stepwell.cli.voice import Voice, first_interrupt, output_options
 from stepwell.common.array_files import map_array_file
 from stepwell.common.checks import meant, read_real, read_whole, require, require_memory
 from stepwell.common.files import replacing

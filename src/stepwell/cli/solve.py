@@ -25,7 +25,7 @@ from stepwell.cli.inputs import (
     usage_errors,
     writing_trouble,
 )
-from stepwell.cli.voice import Voice, output_options
+from stepwell.cli.output import Voice, output_options
 from stepwell.cli.watching import ProgressLine, TablePrinter, Watcher
 from stepwell.common.files import Unreadable, replacing
 from stepwell.problems import Problem

@@ -12,6 +12,7 @@ from stepwell.apps.voronoi.drawing import MARKS
 from stepwell.apps.voronoi.picture import TONES
 from stepwell.apps.voronoi.route import METHODS as ORDERS
 from stepwell.cli.inputs import FiniteRange, usage_errors
+from stepwell.cli.output import Voice, output_options
 from stepwell.cli.products import DRAWINGS, Products
 from stepwell.cli.tessellating import (
     automatic_resolution,
@@ -21,7 +22,6 @@ from stepwell.cli.tessellating import (
     run_options,
     tessellate,
 )
-from stepwell.cli.voice import Voice, output_options
 from stepwell.cli.voronoi import finish
 
 

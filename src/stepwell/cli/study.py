@@ -22,7 +22,7 @@ from stepwell.cli.inputs import (
     threads_parameter,
     writing_trouble,
 )
-from stepwell.cli.voice import Voice, output_options, output_parameters
+from stepwell.cli.output import Voice, output_options, output_parameters
 from stepwell.common.threads import threads_at_most
 from stepwell.studies import STUDIES, StudyInterrupted, run, settings_of
 from stepwell.studies.frame import Setting, Table

@@ -29,7 +29,7 @@ from stepwell.cli.inputs import (
     usage_errors,
     writing_trouble,
 )
-from stepwell.cli.voice import Voice
+from stepwell.cli.output import Voice
 from stepwell.common.checks import meant, require
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)

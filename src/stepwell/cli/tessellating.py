@@ -29,9 +29,9 @@ from stepwell.cli.inputs import (
     refuse_input_as_output,
     usage_errors,
 )
+from stepwell.cli.output import first_interrupt
 from stepwell.cli.products import SUFFIXES, can_draw, folder_files, is_folder
 from stepwell.cli.progress_bar import ProgressBar
-from stepwell.cli.voice import first_interrupt
 
 #: Pixels per site that the automatic resolution provides on average, and its limits.
 _PIXELS_PER_SITE = 64

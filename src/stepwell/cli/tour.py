@@ -16,8 +16,8 @@ from rich.table import Table
 
 from stepwell.cli.console import make_console, make_table
 from stepwell.cli.inputs import check_file, open_place, place_options, writing_trouble
+from stepwell.cli.output import Voice, output_options
 from stepwell.cli.progress_bar import ProgressBar
-from stepwell.cli.voice import Voice, output_options
 from stepwell.common.files import write_text
 from stepwell.common.threads import threads_at_most
 from stepwell.tour import CHAPTERS, Chapter, Stop, Tour, take_tour, tour_page

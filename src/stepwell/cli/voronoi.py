@@ -10,6 +10,7 @@ import numpy as np
 
 from stepwell.apps.voronoi.route import METHODS as ORDERS
 from stepwell.cli.inputs import FiniteRange
+from stepwell.cli.output import Voice, output_options
 from stepwell.cli.products import DRAWINGS, Products, can_draw, is_folder
 from stepwell.cli.tessellating import (
     INTERRUPTED,
@@ -20,7 +21,6 @@ from stepwell.cli.tessellating import (
     run_options,
     tessellate,
 )
-from stepwell.cli.voice import Voice, output_options
 
 
 @click.command("voronoi")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from typing import Any, NoReturn
+from typing import NoReturn
 
-#: The exit status of a program that Ctrl-C ended, as shells report it.
-INTERRUPTED = 128 + signal.SIGINT
+from stepwell.cli.interrupts import end_at_once
+
 #: What each standard stream is without, where whoever started the program has closed it. Standard output is one to
 #: which nothing can be written: that it is lost must not stay unsaid.
 _STREAMS = {"stdin": ("r", os.O_RDONLY), "stdout": ("w", os.O_RDONLY), "stderr": ("w", os.O_WRONLY)}
@@ -20,26 +20,20 @@ def main() -> NoReturn:
     heeding = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if heeding:
         signal.signal(signal.SIGINT, end_at_once)
-    from stepwell import cli
+    from stepwell.cli import group
 
     status = 1
     try:
-        cli.main(prog_name="stepwell")
+        group.main(prog_name="stepwell")
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else int(end.code is not None)
     except OSError as error:  # of --help and the like: nothing can be printed
-        cli.discard_output()
-        sys.stderr.write(f"Error: {cli.told(error)}\n")
+        group.discard_output()
+        sys.stderr.write(f"Error: {group.told(error)}\n")
     finally:
         if heeding:
             signal.signal(signal.SIGINT, end_at_once)
     sys.exit(status)
-
-
-def end_at_once(number: int, frame: Any) -> None:
-    """End at once: nothing has been begun, or all is done. (An exception could be lost in what is being imported.)"""
-    os.write(2, b"stepwell: interrupted\n")
-    os._exit(INTERRUPTED)
 
 
 def _open_closed_streams() -> None:

@@ -20,9 +20,9 @@ from rich.console import Console
 
 from stepwell.cli.console import make_console, show
 from stepwell.cli.inputs import check_file
+from stepwell.cli.interrupts import INTERRUPTED
 from stepwell.common.files import write_text
 from stepwell.common.json_text import json_text
-from stepwell.start import INTERRUPTED
 
 
 @dataclass(frozen=True)
