@@ -20,13 +20,13 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "solve": ("stepwell.cli.solve", "Minimise a test problem."),
     "problems": ("stepwell.cli.problems", "List the test problems, or show one."),
     "info": ("stepwell.cli.info", "Show versions, threads and devices."),
-    "reconstruct": ("stepwell.cli.reconstruct", "Reconstruct slices from projections."),
+    "reconstruct": ("stepwell.apps.tomography.command", "Reconstruct slices from projections."),
     "study": ("stepwell.cli.study", "Repeat a published experiment beside other methods."),
-    "voronoi": ("stepwell.cli.voronoi", "Tessellate: points, cells, mesh and its quality."),
-    "stipple": ("stepwell.cli.stipple", "Draw a picture with dots."),
-    "deconvolve": ("stepwell.cli.deconvolve", "Recover surfaces from lidar waveforms."),
-    "t2map": ("stepwell.cli.t2map", "Map T2 and myelin water from multi-echo MRI."),
-    "unmix": ("stepwell.cli.unmix", "Unmix hyperspectral images into abundances."),
+    "voronoi": ("stepwell.apps.voronoi.command", "Tessellate: points, cells, mesh and its quality."),
+    "stipple": ("stepwell.apps.voronoi.stipple_command", "Draw a picture with dots."),
+    "deconvolve": ("stepwell.apps.waveform.command", "Recover surfaces from lidar waveforms."),
+    "t2map": ("stepwell.apps.t2.command", "Map T2 and myelin water from multi-echo MRI."),
+    "unmix": ("stepwell.apps.unmixing.command", "Unmix hyperspectral images into abundances."),
 }
 
 

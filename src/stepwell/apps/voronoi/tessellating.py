@@ -18,6 +18,7 @@ from stepwell.apps.voronoi import Tessellation, centroidal
 from stepwell.apps.voronoi.centroidal import METHODS
 from stepwell.apps.voronoi.domain import LONGEST_SIDE
 from stepwell.apps.voronoi.picture import Picture, read_npy, read_picture
+from stepwell.apps.voronoi.products import SUFFIXES, can_draw, folder_files, is_folder
 from stepwell.arrays.checks import require_each
 from stepwell.cli.console import make_console
 from stepwell.cli.inputs import (
@@ -30,7 +31,6 @@ from stepwell.cli.inputs import (
     usage_errors,
 )
 from stepwell.cli.output import first_interrupt
-from stepwell.cli.products import SUFFIXES, can_draw, folder_files, is_folder
 from stepwell.cli.progress_bar import ProgressBar
 
 #: Pixels per site that the automatic resolution provides on average, and its limits.

@@ -8,11 +8,9 @@ from typing import Any
 import click
 import numpy as np
 
+from stepwell.apps.voronoi.products import DRAWINGS, Products, can_draw, is_folder
 from stepwell.apps.voronoi.route import METHODS as ORDERS
-from stepwell.cli.inputs import FiniteRange
-from stepwell.cli.output import Voice, output_options
-from stepwell.cli.products import DRAWINGS, Products, can_draw, is_folder
-from stepwell.cli.tessellating import (
+from stepwell.apps.voronoi.tessellating import (
     INTERRUPTED,
     automatic_resolution,
     check_outputs,
@@ -21,6 +19,8 @@ from stepwell.cli.tessellating import (
     run_options,
     tessellate,
 )
+from stepwell.cli.inputs import FiniteRange
+from stepwell.cli.output import Voice, output_options
 
 
 @click.command("voronoi")

@@ -8,13 +8,12 @@ from typing import Any
 import click
 import numpy as np
 
+from stepwell.apps.voronoi.command import finish
 from stepwell.apps.voronoi.drawing import MARKS
 from stepwell.apps.voronoi.picture import TONES
+from stepwell.apps.voronoi.products import DRAWINGS, Products
 from stepwell.apps.voronoi.route import METHODS as ORDERS
-from stepwell.cli.inputs import FiniteRange, usage_errors
-from stepwell.cli.output import Voice, output_options
-from stepwell.cli.products import DRAWINGS, Products
-from stepwell.cli.tessellating import (
+from stepwell.apps.voronoi.tessellating import (
     automatic_resolution,
     check_outputs,
     open_picture,
@@ -22,7 +21,8 @@ from stepwell.cli.tessellating import (
     run_options,
     tessellate,
 )
-from stepwell.cli.voronoi import finish
+from stepwell.cli.inputs import FiniteRange, usage_errors
+from stepwell.cli.output import Voice, output_options
 
 
 @click.command("stipple")

@@ -10,8 +10,7 @@ import click
 import numpy as np
 from rich.table import Table
 
-from stepwell.cli.console import make_table
-from stepwell.cli.imaging import (
+from stepwell.apps.images.commands import (
     MEBIBYTE,
     check_packages,
     image_trouble,
@@ -21,6 +20,7 @@ from stepwell.cli.imaging import (
     record_run,
     slab_bar,
 )
+from stepwell.cli.console import make_table
 from stepwell.cli.inputs import (
     FiniteRange,
     check_file,
@@ -197,7 +197,7 @@ def _errors(run: Any, truth: np.ndarray) -> dict[str, float]:
 def _draw(run: Any, image: Path, variable: str | None, stem: Path) -> Path | None:
     from stepwell.apps.images import open_image
     from stepwell.apps.unmixing import unmix_pixels
-    from stepwell.report.unmixing import MAX_PIXELS, plot_abundances
+    from stepwell.apps.unmixing.plots import MAX_PIXELS, plot_abundances
 
     cube = _opened(run)
     lines, samples = cube.shape[:2]

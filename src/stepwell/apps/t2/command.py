@@ -10,8 +10,7 @@ import click
 import numpy as np
 from rich.table import Table
 
-from stepwell.cli.console import make_table
-from stepwell.cli.imaging import (
+from stepwell.apps.images.commands import (
     MEBIBYTE,
     check_packages,
     image_trouble,
@@ -21,6 +20,7 @@ from stepwell.cli.imaging import (
     record_run,
     slab_bar,
 )
+from stepwell.cli.console import make_table
 from stepwell.cli.inputs import (
     FiniteRange,
     check_folder,
@@ -223,7 +223,7 @@ def _errors(run: Any, truth: dict[str, np.ndarray]) -> dict[str, float]:
 
 def _draw(run: Any, image: Path, variable: str | None, output: Path, truth: dict[str, np.ndarray] | None) -> None:
     from stepwell.apps.images import open_image
-    from stepwell.report.t2 import PANELS, plot_maps
+    from stepwell.apps.t2.plots import PANELS, plot_maps
 
     names = [*PANELS, "status", *(["t2dist"] if "t2dist" in run.files else [])]
     opened = {name: open_image(run.files[name], channels=name == "t2dist") for name in names}

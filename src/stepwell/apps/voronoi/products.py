@@ -210,7 +210,7 @@ class Products:
         )
 
     def _png(self, path: Path, drawn: str) -> None:
-        from stepwell.report import voronoi as pictures
+        from stepwell.apps.voronoi import plots as pictures
 
         ink, paper = self.look.get("ink", "black"), self.look.get("background", "white")
         part = pictures.Window.around_most(self.sites, self.extent, MAX_DRAWN)

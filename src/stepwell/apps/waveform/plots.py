@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.apps.waveform import Deconvolution
+from stepwell.apps.waveform.deconvolution import Deconvolution
 from stepwell.common.pyplot import save_figure
 from stepwell.nnls import NNLSStatus
 

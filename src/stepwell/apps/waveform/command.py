@@ -11,8 +11,9 @@ from typing import Any
 import click
 import numpy as np
 
-from stepwell.apps import gedi, waveform
+from stepwell.apps import waveform
 from stepwell.apps.hdf5 import require_h5py
+from stepwell.apps.waveform import gedi
 from stepwell.arrays import host_copy
 from stepwell.cli.console import make_table
 from stepwell.cli.inputs import (
@@ -215,7 +216,7 @@ def _finish(
                 write_arrays(opened, held, compressed=True)
             voice.say(f"wrote {given['output']}")
         if given["plot"] is not None:
-            from stepwell.report.waveform import plot_shots
+            from stepwell.apps.waveform.plots import plot_shots
 
             plot_shots(done, given["plot"], [shot for shot in chosen if shot < count], thresholds)
             voice.say(f"wrote {given['plot']}")

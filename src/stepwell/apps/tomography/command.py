@@ -14,6 +14,7 @@ import numpy as np
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from stepwell.apps.tomography.ranks import World, write_stack
 from stepwell.apps.tomography.scan import ORDERS, Order
 from stepwell.arrays import host_copy
 from stepwell.cli.console import make_table
@@ -30,7 +31,6 @@ from stepwell.cli.inputs import (
 )
 from stepwell.cli.output import Voice, first_interrupt, output_options
 from stepwell.cli.progress_bar import ProgressBar
-from stepwell.cli.ranks import World, write_stack
 from stepwell.common.array_files import map_array_file
 from stepwell.common.checks import meant, read_real, read_whole, require, require_memory
 from stepwell.common.files import replacing
@@ -206,7 +206,7 @@ def command(
         volume = map_array_file(output / "volume.npy")
     written = ["volume.npy"]
     if plots:
-        from stepwell.report.tomography import convergence, montage
+        from stepwell.apps.tomography.plots import convergence, montage
 
         title = f"{task.name}, λ = {result.lam[0]:.3g}, {result.method}" if result.lam is not None else task.name
         with writing_trouble():
