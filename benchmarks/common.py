@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.arrays.places import open_place
-from stepwell.studies.measure import Recorder, gpu_machine, interleave, machine, medians, wall
+from stepwell.lab.studies.measure import Recorder, gpu_machine, interleave, machine, medians, wall
 
 __all__ = [
     "Recorder",

@@ -18,7 +18,7 @@ import numpy as np
 from PIL import Image
 
 from stepwell.cli.group import main as command_line
-from stepwell.report.study import draw, read_study
+from stepwell.lab.studies.pages import draw, read_study
 
 ROOT = Path(__file__).resolve().parents[1]
 IMAGES = ROOT / "docs" / "images"

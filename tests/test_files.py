@@ -109,8 +109,8 @@ def save_directions(path):
 
 def save_figure(path):
     pytest.importorskip("matplotlib")
-    from stepwell.report.convergence import plot_convergence
-    from stepwell.report.history import Iteration
+    from stepwell.lab.solve.convergence import plot_convergence
+    from stepwell.lab.solve.history import Iteration
 
     plot_convergence([Iteration(0, 1, 3.0, 1.0, 1.0, None)], path)
 
@@ -257,7 +257,7 @@ def test_only_one_module_opens_files():
     )
     found = {
         f"{path.relative_to(package)}: {line.strip()}"
-        for folder in ("cli", "apps", "common", "report", "studies", ".")
+        for folder in ("cli", "apps", "common", "lab", ".")
         for path in (package.glob("*.py") if folder == "." else (package / folder).rglob("*.py"))
         for line in path.read_text(encoding="utf-8").splitlines()
         if path != package / "common" / "files.py"
@@ -268,7 +268,7 @@ def test_only_one_module_opens_files():
         "apps/images/sources.py: image = nibabel.load(plain)",  # after require_regular, or unpacked by us
         'common/machine.py: for line in listing.read_text(errors="replace").splitlines():',  # /proc/cpuinfo
         'common/memory.py: with open("/proc/meminfo") as lines:',
-        'report/html/page.py: style = resources.files("stepwell.report.html").joinpath("page.css").read_text'
+        'lab/html/page.py: style = resources.files("stepwell.lab.html").joinpath("page.css").read_text'
         '(encoding="utf-8")',
     }
 

@@ -13,7 +13,7 @@ from typing import Any
 
 __version__ = "0.2.0.dev0"
 
-#: Public name -> module that defines it ("" marks a subpackage of its own).
+#: Public name -> module that defines it, or package that it is a module of.
 _HOMES: dict[str, str] = {
     "minimize": "stepwell.quasi_newton.api",
     "minimize_batch": "stepwell.quasi_newton.api",
@@ -35,7 +35,7 @@ _HOMES: dict[str, str] = {
     "Progress": "stepwell.krylov",
     "cg": "stepwell.krylov",
     "adjoint_error": "stepwell.operators",
-    "operators": "",
+    "operators": "stepwell",
     "nnls": "stepwell.nnls",
     "lsq_linear": "stepwell.nnls",
     "lsq_gram": "stepwell.nnls",
@@ -44,10 +44,13 @@ _HOMES: dict[str, str] = {
     "NNLSResult": "stepwell.nnls",
     "NNLSStatus": "stepwell.nnls",
     "SolverStatus": "stepwell.common.status",
-    "distributed": "",
-    "problems": "",
-    "apps": "",
+    "distributed": "stepwell",
+    "problems": "stepwell.lab",
+    "apps": "stepwell",
 }
+
+#: Those of them that are modules.
+_MODULES = {"operators", "distributed", "problems", "apps"}
 
 __all__ = ["__version__", *_HOMES]
 
@@ -67,11 +70,32 @@ class _Package(types.ModuleType):
 sys.modules[__name__].__class__ = _Package
 
 
+class _Elsewhere(types.ModuleType):
+    """A public module whose home is another package: what is asked of it is asked of its home, imported then."""
+
+    def __init__(self, name: str, home: str) -> None:
+        super().__init__(name)
+        self._home = home
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module(self._home), name)
+
+    def __dir__(self) -> list[str]:
+        return dir(importlib.import_module(self._home))
+
+
+# So that ``import stepwell.problems`` and ``from stepwell.problems import ...`` find it.
+sys.modules["stepwell.problems"] = _Elsewhere("stepwell.problems", "stepwell.lab.problems")
+
+
 def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'stepwell' has no attribute {name!r}")
-    value = importlib.import_module(f"stepwell.{name}") if not home else getattr(importlib.import_module(home), name)
+    if name in _MODULES:
+        value = importlib.import_module(f"{home}.{name}")
+    else:
+        value = getattr(importlib.import_module(home), name)
     setattr(sys.modules[__name__], name, value)
     return value
 

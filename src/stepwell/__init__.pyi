@@ -3,7 +3,6 @@
 from stepwell import apps as apps
 from stepwell import distributed as distributed
 from stepwell import operators as operators
-from stepwell import problems as problems
 from stepwell.common.status import SolverStatus as SolverStatus
 from stepwell.derivatives.argmin import argmin as argmin
 from stepwell.krylov import LinearResult as LinearResult
@@ -12,6 +11,7 @@ from stepwell.krylov import Progress as Progress
 from stepwell.krylov import ProjectedCG as ProjectedCG
 from stepwell.krylov import cg as cg
 from stepwell.krylov import tikhonov as tikhonov
+from stepwell.lab import problems as problems
 from stepwell.nnls import Convolution as Convolution
 from stepwell.nnls import LSQResult as LSQResult
 from stepwell.nnls import NNLSResult as NNLSResult

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 import stepwell
 from stepwell.cli.group import COMMANDS, main
-from stepwell.tour import CHAPTERS
+from stepwell.lab.tour import CHAPTERS
 
 #: Maps as NumPy files, and no picture.
 PLAIN = ["--format", "npy", "--no-plots"]
@@ -59,12 +59,12 @@ NOT_CONVERGED = {
 }
 #: Where Ctrl-C is pressed: a function that is called when there is something to write, and files that are then there.
 INTERRUPTED = {
-    "solve": ("stepwell.report.history.History.callback", ["x.npy"]),
+    "solve": ("stepwell.lab.solve.history.History.callback", ["x.npy"]),
     "reconstruct": ("stepwell.apps.tomography.command._Watch.__call__", ["out/volume.npy"]),
     "voronoi": ("rich.progress.Progress.update", ["points.npy"]),
     "stipple": ("rich.progress.Progress.update", ["points.npy"]),
     "deconvolve": ("stepwell.apps.waveform.deconvolve", ["returns.npz"]),
-    "study": ("stepwell.studies.frame.Table.add", ["out.json"]),
+    "study": ("stepwell.lab.studies.frame.Table.add", ["out.json"]),
     "t2map": ("stepwell.apps.images.work.Work.put", ["maps/.unfinished/done.npy"]),
     "unmix": ("stepwell.apps.images.work.Work.put", ["a.unfinished/done.npy"]),
 }
@@ -73,7 +73,7 @@ INTERRUPTED = {
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("stepwell.cli.tour.CHAPTERS", CHAPTERS[2:3])  # one that takes a moment
+    monkeypatch.setattr("stepwell.lab.tour.command.CHAPTERS", CHAPTERS[2:3])  # one that takes a moment
     return tmp_path
 
 
@@ -263,15 +263,15 @@ def test_ctrl_c_writes_what_there_is(command, folder, monkeypatch):
 
 
 def test_an_interrupted_tour_reports_its_chapters(folder, monkeypatch):
-    from stepwell.tour.run import take_tour
+    from stepwell.lab.tour.run import take_tour
 
     def interrupt(stage):
         raise KeyboardInterrupt
 
     told = []
     last = dataclasses.replace(CHAPTERS[2], run=interrupt)
-    monkeypatch.setattr("stepwell.cli.tour.CHAPTERS", (CHAPTERS[2], last))
-    monkeypatch.setattr("stepwell.cli.tour.take_tour", lambda **how: told.append(take_tour(**how)) or told[0])
+    monkeypatch.setattr("stepwell.lab.tour.command.CHAPTERS", (CHAPTERS[2], last))
+    monkeypatch.setattr("stepwell.lab.tour.command.take_tour", lambda **how: told.append(take_tour(**how)) or told[0])
     run = invoke("tour", "--quick", "--no-open", "-o", "tour.html")
     assert run.exit_code == 130, run.output
     assert told[0].interrupted
@@ -315,7 +315,7 @@ def test_torch_solves_as_numpy_does(folder):
 
 
 def test_completion_knows_problems():
-    from stepwell.cli.problems import command
+    from stepwell.lab.problems.command import command
 
     (name,) = [parameter for parameter in command.params if parameter.name == "name"]
     import click

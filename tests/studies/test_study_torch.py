@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from stepwell import studies
 from stepwell.arrays import places
-from stepwell.studies import frame, measure
+from stepwell.lab import studies
+from stepwell.lab.studies import frame, measure
 
 
 @pytest.fixture

@@ -16,12 +16,12 @@ from stepwell.cli.interrupts import INTERRUPTED, end_at_once
 
 #: Command name -> (module, help line). The module defines a click command called ``command``.
 COMMANDS: dict[str, tuple[str, str]] = {
-    "tour": ("stepwell.cli.tour", "Every solver at work in a minute, and a report."),
-    "solve": ("stepwell.cli.solve", "Minimise a test problem."),
-    "problems": ("stepwell.cli.problems", "List the test problems, or show one."),
+    "tour": ("stepwell.lab.tour.command", "Every solver at work in a minute, and a report."),
+    "solve": ("stepwell.lab.solve.command", "Minimise a test problem."),
+    "problems": ("stepwell.lab.problems.command", "List the test problems, or show one."),
     "info": ("stepwell.cli.info", "Show versions, threads and devices."),
     "reconstruct": ("stepwell.apps.tomography.command", "Reconstruct slices from projections."),
-    "study": ("stepwell.cli.study", "Repeat a published experiment beside other methods."),
+    "study": ("stepwell.lab.studies.command", "Repeat a published experiment beside other methods."),
     "voronoi": ("stepwell.apps.voronoi.command", "Tessellate: points, cells, mesh and its quality."),
     "stipple": ("stepwell.apps.voronoi.stipple_command", "Draw a picture with dots."),
     "deconvolve": ("stepwell.apps.waveform.command", "Recover surfaces from lidar waveforms."),

@@ -7,6 +7,9 @@ from typing import Any
 
 from stepwell.common.files import replacing
 
+#: What matplotlib writes without further software.
+FORMATS = ("png", "pdf", "svg")
+
 
 def load_pyplot() -> Any:
     """Return ``matplotlib.pyplot`` for drawing to files; without matplotlib an error says how to get it."""
