@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 
+from stepwell.cli import warming
 from stepwell.cli.group import main
-from stepwell.cuda import nvrtc, warming
+from stepwell.cuda import nvrtc
 from stepwell.operators import cuda_sparse
 from stepwell.quasi_newton.cuda import layout as cuda_layout
 

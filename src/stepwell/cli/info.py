@@ -61,9 +61,9 @@ def command(warm: bool, arch: tuple[str, ...], ship: bool, voice: Voice) -> None
 
 def _fill_cache(arch: tuple[str, ...], warm: bool, ship: bool, voice: Voice) -> None:
     """Compile the common kernels for the given architectures or those of the devices here."""
+    from stepwell.cli.warming import architectures_here, compile_common
     from stepwell.common.machine import machine_facts
     from stepwell.cuda.nvrtc import cache_folder, shipped_folder
-    from stepwell.cuda.warming import architectures_here, compile_common
 
     if not warm:
         raise click.UsageError(f"{'--arch' if arch else '--ship'} is for --warm: stepwell info --warm --arch sm_90")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import importlib
 import multiprocessing
 import re
 from collections.abc import Callable, Sequence
@@ -14,10 +15,12 @@ from stepwell.cuda.nvrtc import compile_kernel
 #: A source and its definitions.
 Kernel = tuple[str, dict[str, str | int]]
 
+#: Modules of applications that have kernels of their own, and say in `COMMON_KERNELS` which.
+_APPLICATIONS = ("stepwell.apps.voronoi.device",)
+
 
 def common_kernels() -> list[Kernel]:
     """Return what calls with usual arguments use: default options, both precisions, bounds or none."""
-    from stepwell.apps.voronoi import device as voronoi
     from stepwell.derivatives import cuda as derivatives
     from stepwell.nnls import cuda as nnls
     from stepwell.nnls import small_systems
@@ -32,7 +35,7 @@ def common_kernels() -> list[Kernel]:
         *(("nnls_small", defines) for defines in small_systems.common_defines()),
         *(("free_solve", defines) for defines in derivatives.common_defines()),
         *(("sparse_product", sparse.kernel_defines(word)) for word in (8, 4)),
-        ("voronoi", voronoi.KERNEL_DEFINES),
+        *(kernel for name in _APPLICATIONS for kernel in importlib.import_module(name).COMMON_KERNELS),
     ]
 
 
