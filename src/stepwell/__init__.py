@@ -27,18 +27,18 @@ _HOMES: dict[str, str] = {
     "Result": "stepwell.quasi_newton.result_types",
     "BatchResult": "stepwell.quasi_newton.result_types",
     "Interrupted": "stepwell.quasi_newton.driver",
-    "argmin": "stepwell.derivatives.argmin",
-    "tikhonov": "stepwell.krylov",
+    "argmin": "stepwell.api.argmin",
+    "tikhonov": "stepwell.api.krylov",
     "ProjectedCG": "stepwell.krylov",
     "LinearResult": "stepwell.krylov",
     "LinearStatus": "stepwell.krylov",
     "Progress": "stepwell.krylov",
-    "cg": "stepwell.krylov",
+    "cg": "stepwell.api.krylov",
     "adjoint_error": "stepwell.operators",
     "operators": "stepwell",
-    "nnls": "stepwell.nnls",
-    "lsq_linear": "stepwell.nnls",
-    "lsq_gram": "stepwell.nnls",
+    "nnls": "stepwell.api.nnls",
+    "lsq_linear": "stepwell.api.lsq",
+    "lsq_gram": "stepwell.api.lsq",
     "LSQResult": "stepwell.nnls",
     "Convolution": "stepwell.nnls",
     "NNLSResult": "stepwell.nnls",
@@ -62,9 +62,8 @@ class _Package(types.ModuleType):
     """
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name == "nnls" and isinstance(value, types.ModuleType):
-            value = value.nnls
-        super().__setattr__(name, value)
+        if not (name == "nnls" and isinstance(value, types.ModuleType)):
+            super().__setattr__(name, value)
 
 
 sys.modules[__name__].__class__ = _Package

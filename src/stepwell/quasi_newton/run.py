@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import json
 import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -182,14 +181,14 @@ class Run:
 
     def state(self) -> dict[str, Any]:
         """Put together what the run goes on from, arrays as they are: the next turn overwrites them."""
-        from stepwell.quasi_newton.saved_state import VERSION
+        from stepwell.quasi_newton.saved_state import VERSION, as_text
 
         given = {} if self.box is None else {"lower": self.box.lower, "upper": self.box.upper}
         given |= {} if self.weights is None else {"weights": self.weights}
         return {
             "version": VERSION,
             "shape": self.variables.shape,
-            "settings": json.dumps(dataclasses.asdict(self.settings), default=lambda number: number.item()),
+            "settings": as_text(self.settings),
             "weights_vary": self.diagonal is not None,
             **{name: part if isinstance(part, np.ndarray) else host_copy(part) for name, part in given.items()},
             **self.target.arrays(),

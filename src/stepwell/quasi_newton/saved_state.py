@@ -22,6 +22,11 @@ _NEEDED = {"shape", "settings", "weights_vary", "checksum", *ARRAYS}
 _OPTIONAL = ("lower", "upper", "weights")
 
 
+def as_text(settings: Settings) -> str:
+    """Return settings as JSON."""
+    return json.dumps(dataclasses.asdict(settings), default=lambda number: number.item())
+
+
 def with_checksum(state: Mapping[str, Any]) -> dict[str, Any]:
     """Return what `Run.state` put together as copies, with a checksum."""
     copies = {name: np.array(part) if isinstance(part, np.ndarray) else part for name, part in state.items()}

@@ -14,6 +14,7 @@ import numpy as np
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from stepwell.api.krylov import tikhonov
 from stepwell.apps.tomography.ranks import World, write_stack
 from stepwell.apps.tomography.scan import ORDERS, Order
 from stepwell.arrays import host_copy
@@ -36,7 +37,7 @@ from stepwell.common.checks import meant, read_real, read_whole, require, requir
 from stepwell.common.files import replacing
 from stepwell.common.threads import threads_at_most
 from stepwell.distributed import RankError
-from stepwell.krylov import LinearResult, tikhonov
+from stepwell.krylov import LinearResult
 from stepwell.krylov import Progress as Told
 from stepwell.krylov.options import METHODS, MethodChoice
 from stepwell.krylov.results import ends_in_words

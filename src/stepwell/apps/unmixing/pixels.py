@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
+from stepwell.api.lsq import lsq_linear
 from stepwell.apps.errors import scatter_of_sums
 from stepwell.apps.unmixing.library import SpectralLibrary
 from stepwell.arrays import Array, copy_to_device_of, host_copy, namespace_of
@@ -22,7 +23,6 @@ from stepwell.common.checks import (
     require_instance,
     require_shape,
 )
-from stepwell.nnls import lsq_linear
 
 #: Sums of the abundances: one; at most one, the rest being shade; any.
 Total: TypeAlias = Literal["one", "most", "free"]

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from stepwell.api.nnls import nnls
 from stepwell.arrays import Array, host_copy, is_container
 from stepwell.arrays.checks import read_array
 from stepwell.arrays.over_systems import over_systems
@@ -30,7 +31,7 @@ from stepwell.common.checks import (
     require_shape,
 )
 from stepwell.common.files import Unreadable, replacing
-from stepwell.nnls import Convolution, NNLSResult, nnls
+from stepwell.nnls import Convolution, NNLSResult
 
 
 @dataclasses.dataclass(frozen=True)

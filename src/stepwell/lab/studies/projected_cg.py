@@ -20,11 +20,12 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator, cg
 
+from stepwell.api.krylov import tikhonov
 from stepwell.apps.tomography import add_noise, largest_singular_value, parallel_beam, shepp_logan_3d
 from stepwell.apps.tomography.simulate import signal_to_noise
 from stepwell.arrays.places import Place
 from stepwell.common.checks import read_real, require
-from stepwell.krylov import ProjectedCG, tikhonov
+from stepwell.krylov import ProjectedCG
 from stepwell.lab.studies.frame import Column, Context, Curve, Setting, Study, Table
 from stepwell.operators import Operator, as_operator
 

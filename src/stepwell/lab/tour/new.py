@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from scipy import optimize
 
+from stepwell.api.lsq import lsq_linear
 from stepwell.apps.unmixing import simulate
 from stepwell.distributed import ThreadCommunicator, run_threads, split
 from stepwell.lab.html import Block, Figure, Series, Text, chart
 from stepwell.lab.tour import resume
 from stepwell.lab.tour.chapter import PATIENCE, Account, Chapter, Clock, Comparison, Stage, duration
-from stepwell.nnls import lsq_linear
 from stepwell.quasi_newton.api import minimize
 
 #: Lines and samples of the scene, and pixels that SciPy solves too: for the tour, and for a quick one.

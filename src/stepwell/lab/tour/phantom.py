@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse.linalg
 
+from stepwell.api.krylov import tikhonov
 from stepwell.apps.tomography import add_noise, largest_singular_value, parallel_beam, shepp_logan_3d, signal_to_noise
-from stepwell.krylov import LinearResult, Progress, tikhonov
+from stepwell.krylov import LinearResult, Progress
 from stepwell.krylov.options import MethodChoice
 from stepwell.lab.html import Block, Figure, Gallery, Series, Table, Text, chart, diverging, grey, png_image
 from stepwell.lab.tour.chapter import PATIENCE, Account, Chapter, Clock, Comparison, Stage, duration

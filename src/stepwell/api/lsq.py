@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any, Literal
 
-import numpy as np
-
-from stepwell.arrays import host_copy, is_array
+from stepwell.api.blocks import are_containers, over_blocks
 from stepwell.arrays.bounds import split_bounds
-from stepwell.arrays.checks import read_array
 from stepwell.common.typing import ArrayLike, BoundsLike, NumberOrArray
 from stepwell.derivatives import plug_for
-from stepwell.nnls.api import solve
-from stepwell.nnls.arguments import Insertion, MethodName, Rule, check, check_gram, read_matrix, without_column
-from stepwell.nnls.blocks import are_containers, over_blocks
+from stepwell.nnls.arguments import Insertion, MethodName, Rule
 from stepwell.nnls.convolution import Convolution
-from stepwell.nnls.equalities import read_equality, solve_with_equalities
 from stepwell.nnls.result import LSQResult
+from stepwell.nnls.solving import NO_BOUNDS, solve_gram, solve_linear
 
-NO_BOUNDS = float("-inf"), float("inf")
+#: What a solution has derivatives in, and what goes with it.
+_ARRAYS = ("bounds", "sum_bounds", "equality", "mask", "weights", "which", "lam", "L")
 
 
 def lsq_linear(
@@ -116,62 +111,21 @@ def lsq_linear(
     array([0.65, 0.35])
     """
     bounds, sum_bounds = _read_ends(bounds, sum_bounds)
+    given: dict[str, Any] = dict(
+        bounds=bounds, sum_bounds=sum_bounds, equality=equality, mask=mask, weights=weights, which=which, lam=lam, L=L,
+        noise=noise, chi2=chi2, uncertainty=uncertainty, warm_start=warm_start, method=method, insertion=insertion,
+        maxiter=maxiter, tol=tol, threads=threads, progress=progress,
+    )  # fmt: skip
     own = (bounds, sum_bounds, equality, mask, weights, which, lam, noise, warm_start)
     if are_containers(A, b, *own) or dim is not None:
-        given: dict[str, Any] = dict(bounds=bounds, sum_bounds=sum_bounds, equality=equality, mask=mask)
-        given |= dict(weights=weights, which=which, lam=lam, L=L, noise=noise, chi2=chi2, uncertainty=uncertainty)
-        given |= dict(warm_start=warm_start, method=method, insertion=insertion, maxiter=maxiter, tol=tol)
-        lazy: LSQResult = over_blocks(lsq_linear, A, b, given | dict(threads=threads, progress=progress), dim=dim)
+        lazy: LSQResult = over_blocks(lsq_linear, A, b, given, dim=dim)
         return lazy
     plug = plug_for((A,), b, lam, L, weights, *_ends(bounds), *_ends(sum_bounds), *_ends(equality), look=False)
     if plug is not None:
-        arrays: dict[str, Any] = dict(bounds=bounds, sum_bounds=sum_bounds, equality=equality, mask=mask)
-        arrays |= dict(weights=weights, which=which, lam=lam, L=L)
-        rest: dict[str, Any] = dict(noise=noise, chi2=chi2, uncertainty=uncertainty, warm_start=warm_start)
-        rest |= dict(method=method, insertion=insertion, maxiter=maxiter, tol=tol, threads=threads, progress=progress)
-        differentiable: LSQResult = plug.lsq(lsq_linear, A, b, arrays, rest)
+        arrays = {name: given.pop(name) for name in _ARRAYS}
+        differentiable: LSQResult = plug.lsq(solve_linear, A, b, arrays, given)
         return differentiable
-    coefficients = None
-    if equality is not None:
-        matrix: Any = A if isinstance(A, Convolution) else read_matrix("A", A)
-        right: Any = read_array("b", b)
-        A, b = matrix, right
-        lead = without_column(right, tuple(matrix.shape), which is not None)[0].shape[:-1]
-        C, d = read_equality(equality, right, int(matrix.shape[-1]), tuple(map(int, lead)))
-        if C.shape[0] > 1 or sum_bounds is not None or not bool((C > 0).all()):
-            options: dict[str, Any] = dict(
-                bounds=bounds, sum_bounds=sum_bounds, mask=mask, weights=weights, which=which
-            )
-            options |= dict(lam=lam, L=L, noise=noise, uncertainty=uncertainty, warm_start=warm_start, method=method)
-            options |= dict(insertion=insertion, maxiter=maxiter, tol=tol, threads=threads, progress=progress)
-            return solve_with_equalities(matrix, right, equality, options, lsq_linear)
-        coefficients, sum_bounds = C[0], (d[:, 0], d[:, 0])
-    batch = check(
-        A,
-        b,
-        method,
-        insertion,
-        lam=lam,
-        warm_start=warm_start,
-        maxiter=maxiter,
-        tol=tol,
-        threads=threads,
-        progress=progress,
-        which=which,
-        result=LSQResult,
-        bounds=bounds,
-        sum_bounds=sum_bounds,
-        coefficients=coefficients,
-        mask=mask,
-        weights=weights,
-        L=L,
-        noise=noise,
-        chi2=None if isinstance(chi2, float) and chi2 == 1.02 else chi2,
-        uncertainty=uncertainty,
-    )
-    result = solve(batch)
-    assert isinstance(result, LSQResult)
-    return result
+    return solve_linear(A, b, **given)
 
 
 def _ends(pair: Any) -> tuple[Any, ...]:
@@ -239,25 +193,9 @@ def lsq_gram(
         given: dict[str, Any] = dict(bounds=bounds, sum_bounds=sum_bounds, mask=mask, lam=lam, L=L, gram=True)
         rest: dict[str, Any] = dict(bb=bb, rows=rows, noise=noise, uncertainty=uncertainty, warm_start=warm_start)
         rest |= dict(maxiter=maxiter, tol=tol, threads=threads, progress=progress)
-        differentiable: LSQResult = plug.lsq(_lsq_gram_with_factor, G, c, given, rest)
+        differentiable: LSQResult = plug.lsq(functools.partial(solve_gram, keep_factor=True), G, c, given, rest)
         return differentiable
-    return _lsq_gram(
+    return solve_gram(
         G, c, bounds=bounds, bb=bb, rows=rows, lam=lam, L=L, warm_start=warm_start, maxiter=maxiter, tol=tol,
         threads=threads, progress=progress, sum_bounds=sum_bounds, mask=mask, noise=noise, uncertainty=uncertainty,
     )  # fmt: skip
-
-
-def _lsq_gram(G: Any, c: Any, *, lam: Any, keep_factor: bool = False, **given: Any) -> LSQResult:
-    batch = check_gram(G, c, lam=lam, **given)
-    if keep_factor and batch.family is not None:
-        batch = dataclasses.replace(batch, family=dataclasses.replace(batch.family, keep_factor=True))
-    result = solve(batch)
-    assert isinstance(result, LSQResult)
-    if isinstance(lam, float | int) and lam == 0:
-        return result
-    one = float(np.ravel(host_copy(lam))[0]) if batch.lone and is_array(lam) else lam
-    return dataclasses.replace(result, lam=one)
-
-
-#: `lsq_gram` of arrays without a graph, whose result has what derivatives solve with.
-_lsq_gram_with_factor = functools.partial(_lsq_gram, keep_factor=True)

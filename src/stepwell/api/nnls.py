@@ -1,4 +1,4 @@
-"""The API of small least-squares problems: checks the input, chooses the method, sends it to its target."""
+"""``nnls``: small least-squares problems with x ≥ 0, of any number."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ from typing import Any, Literal
 
 import numpy as np
 
-from stepwell import arrays
+from stepwell.api.blocks import are_containers, over_blocks
 from stepwell.arrays.checks import read_array
 from stepwell.common.checks import read_axis
 from stepwell.common.typing import ArrayLike, NumberOrArray
 from stepwell.derivatives import plug_for
 from stepwell.nnls.arguments import Insertion, MethodName, Rule, Update, check
-from stepwell.nnls.batch import Batch
-from stepwell.nnls.blocks import are_containers, over_blocks
 from stepwell.nnls.convolution import Convolution
 from stepwell.nnls.family import is_number
-from stepwell.nnls.result import AnyResult, NNLSResult
+from stepwell.nnls.result import NNLSResult
+from stepwell.nnls.solving import solve
 
 
 def nnls(
@@ -177,14 +176,3 @@ def _within_bounds(plug: Any, A: Any, b: Any, axis: int, fields: dict[str, Any],
     if not across:
         return result
     return dataclasses.replace(result, x=result.x.T, dual=result.dual.T, active=result.active.T)
-
-
-def solve(batch: Batch) -> AnyResult:
-    """Send a checked batch to where its arrays are."""
-    if arrays.is_cuda(batch.b):
-        from stepwell.nnls import cuda
-
-        return cuda.solve(batch)
-    from stepwell.nnls import host
-
-    return host.solve(batch)
