@@ -9,6 +9,8 @@ import re
 
 import pytest
 
+import stepwell
+
 PACKAGE = pathlib.Path(__file__).parents[1] / "src" / "stepwell"
 #: From the top down, as docs/design.md has them: a room imports those below it, never one above.
 ROOMS = (
@@ -27,7 +29,7 @@ def modules() -> dict[str, pathlib.Path]:
 
 
 def imports(source: str, names: set[str]) -> set[str]:
-    """Modules that a source imports, anywhere in it."""
+    """Modules that a source imports, anywhere in it; of public names those that define them."""
     found = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ImportFrom):
@@ -35,8 +37,11 @@ def imports(source: str, names: set[str]) -> set[str]:
             for alias in node.names:
                 inner = f"{node.module}.{alias.name}"
                 found.add(inner if inner in names else node.module or "")
+                found |= {stepwell._HOMES.get(alias.name, "")} if node.module == "stepwell" else set()
         elif isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "stepwell":
+            found.add(stepwell._HOMES.get(node.attr, ""))
     return found & names
 
 
@@ -82,10 +87,12 @@ def test_no_room_above_is_named(graph):
 
 
 def test_what_is_looked_for_is_found():
-    names = {"stepwell.cuda.devices", "stepwell.nnls", "stepwell.nnls.cuda"}
+    names = {"stepwell.cuda.devices", "stepwell.nnls", "stepwell.nnls.cuda", "stepwell.api.krylov"}
     up = "def f():\n    if TYPE_CHECKING:\n        from stepwell.nnls import cuda"
     assert imports(up, names) == {"stepwell.nnls.cuda"}
     assert imports("import stepwell.nnls", names) == {"stepwell.nnls"}
+    assert imports("from stepwell import cg", names) == {"stepwell.api.krylov"}
+    assert imports("import stepwell\nstepwell.tikhonov(A, b, 1)", names) == {"stepwell.api.krylov"}
     assert upward({"stepwell.cuda.devices": {"stepwell.nnls.cuda"}}) != []
     assert named_above("import_module('stepwell.lab.tour')", "cuda") == {"stepwell.lab.tour"}
     with pytest.raises(graphlib.CycleError):
