@@ -136,7 +136,7 @@ def write_json(path: Path, record: dict[str, Any]) -> None:
 
     Examples
     --------
-    >>> import pathlib, tempfile
+    >>> import json, pathlib, tempfile
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "statistics.json"
     >>> write_json(file, {"sites": np.int64(3), "angle_min": float("nan"), "valence": {6: 1}})
     >>> json.loads(file.read_text())
