@@ -22,9 +22,9 @@ from many_rhs import phantom_system
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import stepwell
+from stepwell.common.threads import available_cores, threads_at_most
 from stepwell.krylov import block, reductions
 from stepwell.operators import as_operator
-from stepwell.threads import available_cores, threads_at_most
 
 
 @contextlib.contextmanager

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.studies.measure import Recorder, gpu_machine, interleave, machine, medians, wall
-from stepwell.studies.places import open_place
+from stepwell.arrays.places import open_place
+from stepwell.lab.studies.measure import Recorder, gpu_machine, interleave, machine, medians, wall
 
 __all__ = [
     "Recorder",

@@ -27,9 +27,9 @@ from threadpoolctl import threadpool_limits
 import stepwell
 from stepwell import _core
 from stepwell.apps.waveform import load_shots
-from stepwell.studies.cases import decays
-from stepwell.studies.nnls import PAPER, SETS  # noqa: F401 (for nnls_gpu.py)
-from stepwell.threads import default_threads
+from stepwell.common.threads import default_threads
+from stepwell.lab.studies.cases import decays
+from stepwell.lab.studies.nnls import PAPER, SETS  # noqa: F401 (for nnls_gpu.py)
 
 
 def best(function, repeats):

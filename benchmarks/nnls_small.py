@@ -22,8 +22,8 @@ from scipy.optimize import nnls as scipy_nnls
 from threadpoolctl import threadpool_limits
 
 import stepwell
-from stepwell.studies.cases import decays
-from stepwell.threads import threads_at_most
+from stepwell.common.threads import threads_at_most
+from stepwell.lab.studies.cases import decays
 
 BANDS, MATERIALS, PIXELS = 198, 4, 10_000
 VOXELS, DAMPING, SCIPY_VOXELS = 20_000, 0.005, 300

@@ -26,8 +26,8 @@ from scipy.optimize import minimize as scipy_minimize
 from threadpoolctl import threadpool_limits
 
 import stepwell
+from stepwell.common.threads import default_threads
 from stepwell.quasi_newton.state import memory_words
-from stepwell.threads import default_threads
 
 NAME = "quasi_newton_cpu"
 

@@ -16,9 +16,9 @@ import sys
 import time
 from pathlib import Path
 
-from stepwell import studies
-from stepwell.report.study import escaped, markdown_table, read_study, study_record, where, write_study
-from stepwell.studies.frame import RUN_SECONDS
+from stepwell.lab import studies
+from stepwell.lab.studies.frame import RUN_SECONDS
+from stepwell.lab.studies.pages import escaped, markdown_table, read_study, study_record, where, write_study
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "studies"

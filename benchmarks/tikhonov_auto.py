@@ -23,9 +23,9 @@ from threadpoolctl import threadpool_limits
 
 import stepwell
 from stepwell.apps import tomography
+from stepwell.common.threads import threads_at_most
 from stepwell.krylov import costs
 from stepwell.operators import as_operator
-from stepwell.threads import threads_at_most
 
 NAME = "tikhonov_auto"
 MEMORY, WIDTH, MAXITER = 2**26, 256, 4000

@@ -21,7 +21,7 @@ from common import interleave, machine, table, wall
 from scipy.spatial import cKDTree
 
 from stepwell.apps.voronoi import HEXAGONAL_BOUND, VoronoiEnergy, assign, centroidal, draw_sites
-from stepwell.threads import default_threads
+from stepwell.common.threads import default_threads
 
 
 def settled(energy, sites, steps=3):

@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from stepwell.cli import main as command_line
-from stepwell.report.study import draw, read_study
+from stepwell.cli.group import main as command_line
+from stepwell.lab.studies.pages import draw, read_study
 
 ROOT = Path(__file__).resolve().parents[1]
 IMAGES = ROOT / "docs" / "images"

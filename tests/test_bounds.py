@@ -10,7 +10,7 @@ import scipy.optimize
 from scipy.optimize import Bounds, OptimizeWarning
 
 import stepwell
-from stepwell.bounds import split_bounds
+from stepwell.arrays.bounds import split_bounds
 
 TARGET = np.array([2.0, -3.0, 0.25])
 LOWER, UPPER = np.array([0.0, -1.0, 0.0]), np.array([1.0, np.inf, 0.5])

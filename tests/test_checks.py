@@ -12,7 +12,9 @@ import pytest
 from scipy import sparse
 
 import stepwell
-from stepwell import _core, checks
+from stepwell import _core
+from stepwell.arrays import checks as array_checks
+from stepwell.common import checks
 
 NO_NUMBERS = [True, np.True_, np.array(True), "1", b"1", None, 1j, np.complex64(1), [1.0], np.ones(1), 10**400]
 
@@ -106,13 +108,13 @@ def test_kinds_templates_and_memory():
     checks.require_instance("a", None, int, optional=True)
     with pytest.raises(checks.WrongKind, match=r"^a is None; allowed: a int$"):
         checks.require_instance("a", None, int)
-    checks.require_template("like", None)
-    checks.require_template("like", np.ones(2, np.float32))
+    array_checks.require_template("like", None)
+    array_checks.require_template("like", np.ones(2, np.float32))
     for wrong in (3, [1.0], "x", memoryview(b"x")):
         with pytest.raises(checks.WrongKind, match=r"^like is .*; allowed: None or an array of NumPy"):
-            checks.require_template("like", wrong)
+            array_checks.require_template("like", wrong)
     with pytest.raises(checks.WrongKind, match=r"^like has dtype complex128; allowed: real numbers$"):
-        checks.require_template("like", np.ones(2, complex))
+        array_checks.require_template("like", np.ones(2, complex))
     checks.require_memory("n", 3, 3)
     with pytest.raises(ValueError, match=r"^n is 9; allowed: a size that fits into the memory"):
         checks.require_memory("n", 9, 2**60)
@@ -149,12 +151,12 @@ def test_arrays_are_left_as_they_are():
         np.ones((2, 2), bool),
         torch.ones(3, dtype=torch.bfloat16),
     ):
-        assert checks.read_array("b", array) is array
-    assert checks.read_array("b", [1, 2]).dtype.kind == "i"
-    assert checks.read_array("b", [Fraction(1, 2), 10**30]).tolist() == [0.5, 1e30]
+        assert array_checks.read_array("b", array) is array
+    assert array_checks.read_array("b", [1, 2]).dtype.kind == "i"
+    assert array_checks.read_array("b", [Fraction(1, 2), 10**30]).tolist() == [0.5, 1e30]
     jax = pytest.importorskip("jax")
     half = jax.numpy.ones(3, dtype=jax.numpy.bfloat16)
-    assert checks.read_array("b", half) is half
+    assert array_checks.read_array("b", half) is half
 
 
 @pytest.mark.parametrize(
@@ -173,32 +175,32 @@ def test_arrays_are_left_as_they_are():
 )
 def test_what_is_no_array_of_real_numbers(value, said):
     with pytest.raises(TypeError, match=f"^{said}"):
-        checks.read_array("b", value)
+        array_checks.read_array("b", value)
 
 
 def test_the_first_bad_number_is_named():
-    checks.require_finite("b", np.ones((2, 3)))
-    checks.require_finite("b", np.empty(0))
+    array_checks.require_finite("b", np.ones((2, 3)))
+    array_checks.require_finite("b", np.empty(0))
     for array, where in (
         (np.array([1.0, np.nan, np.inf]), "nan at index 1"),
         (np.array([[1.0, 2.0], [3.0, np.inf]]), r"inf at index \(1, 1\)"),
         (np.array(np.nan), "nan"),
     ):
         with pytest.raises(ValueError, match=f"^b is {where}; allowed: finite numbers$"):
-            checks.require_finite("b", array)
+            array_checks.require_finite("b", array)
 
 
 def test_arrays_of_two_libraries():
     torch = pytest.importorskip("torch")
-    checks.require_one_home("b", np.ones(2), "A", torch.ones(2), library=False)
+    array_checks.require_one_home("b", np.ones(2), "A", torch.ones(2), library=False)
     with pytest.raises(
         checks.WrongKind, match=r"^b is a numpy array on cpu, A a torch array on cpu; allowed: one library"
     ):
-        checks.require_one_home("b", np.ones(2), "A", torch.ones(2))
+        array_checks.require_one_home("b", np.ones(2), "A", torch.ones(2))
     with pytest.raises(
         checks.WrongKind, match=r"^b is a torch array on meta, A a torch array on cpu; allowed: one library"
     ):
-        checks.require_one_home("b", torch.ones(2, device="meta"), "A", torch.ones(2), library=False)
+        array_checks.require_one_home("b", torch.ones(2, device="meta"), "A", torch.ones(2), library=False)
 
 
 def unaligned(values):
@@ -212,10 +214,10 @@ def unaligned(values):
 def test_what_is_not_aligned_is_copied():
     """To read a double at an odd address is undefined in C++, whatever a machine makes of it."""
     values = np.arange(6.0).reshape(2, 3)
-    found = checks.read_host_array("a", unaligned(values))
+    found = array_checks.read_host_array("a", unaligned(values))
     assert found.flags.aligned
     assert np.array_equal(found, values)
-    assert checks.read_host_array("a", values) is values
+    assert array_checks.read_host_array("a", values) is values
 
 
 @pytest.mark.parametrize("shared", [True, False])

@@ -12,8 +12,7 @@ import pytest
 
 import stepwell
 from stepwell import LinearStatus, NNLSStatus, SolverStatus
-from stepwell.apps.waveform import deconvolve, synthetic_shots
-from stepwell.reprs import MAX_LINES, MAX_WIDTH, summarise
+from stepwell.arrays.reprs import MAX_LINES, MAX_WIDTH, summarise
 
 random = np.random.default_rng(11)
 A = random.normal(size=(12, 8))
@@ -23,28 +22,8 @@ H = A.T @ A + np.eye(8)
 # ---- spellings ----
 
 
-@pytest.mark.parametrize(
-    ("call", "old", "new", "value"),
-    [
-        (lambda **options: stepwell.nnls(A, A[:, 0], **options), "max_iter", "maxiter", 1),
-        (lambda **options: stepwell.nnls(A, A[:, 0], **options), "damping", "lam", 0.5),
-        (lambda **options: stepwell.tikhonov(A, A[:, 0], 0.1, method="cgls", **options), "max_iter", "maxiter", 2),
-        (lambda **options: stepwell.cg(H, A[0], method="cgls", **options), "max_iter", "maxiter", 2),
-        (lambda **options: stepwell.ProjectedCG(A, 0.1).solve(A[:, 0], **options), "max_iter", "maxiter", 2),
-        (lambda **options: deconvolve(synthetic_shots(1, samples=100), **options).result, "damping", "lam", 0.5),
-    ],
-)
-def test_old_spellings_work_and_name_the_new_one(call, old, new, value):
-    with pytest.warns(DeprecationWarning, match=f"^{old} is the old spelling of {new}.*write {new}$") as caught:
-        result = call(**{old: value})
-    assert caught[0].filename == __file__
-    np.testing.assert_array_equal(result.x, call(**{new: value}).x)
-    with pytest.raises(TypeError, match=f"{old} is given beside {new}"):
-        call(**{old: value, new: value})
-
-
 @pytest.mark.parametrize("function", [stepwell.nnls, stepwell.tikhonov, stepwell.cg, stepwell.ProjectedCG.solve])
-def test_signatures_show_the_new_spellings_alone(function):
+def test_spellings_are_the_same_everywhere(function):
     names = set(inspect.signature(function).parameters)
     assert {"maxiter", "tol"} <= names
     assert not {"max_iter", "damping", "args", "kwargs"} & names
@@ -125,7 +104,6 @@ def test_one_family_of_statuses(family):
         assert status.success == (status.scipy == 0) == (status.name == "CONVERGED")
         assert status.message
         assert pickle.loads(pickle.dumps(status)) is status
-    assert stepwell.krylov.Status is LinearStatus
 
 
 def test_results_agree_on_success_reason_and_message():

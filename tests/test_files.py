@@ -18,12 +18,12 @@ import pytest
 from full_disk import full_disk
 
 import stepwell
-from stepwell import array_files, files
 from stepwell.apps import waveform
 from stepwell.apps.voronoi import files as voronoi_files
 from stepwell.apps.voronoi.mesh import Mesh
-from stepwell.array_files import open_arrays
-from stepwell.files import Unreadable, open_regular, replacing, write_text
+from stepwell.common import array_files, files
+from stepwell.common.array_files import open_arrays
+from stepwell.common.files import Unreadable, open_regular, replacing, write_text
 
 KILLS = 60
 
@@ -31,7 +31,8 @@ KILLS = 60
 KILLED = """
 import os, random, signal, sys, time
 import numpy as np
-from stepwell import ProjectedCG, checkpoints
+from stepwell import ProjectedCG
+from stepwell.common import checkpoints
 from stepwell.apps import waveform
 from stepwell.apps.voronoi.files import write_json
 kind, path, kills = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -108,8 +109,8 @@ def save_directions(path):
 
 def save_figure(path):
     pytest.importorskip("matplotlib")
-    from stepwell.report.convergence import plot_convergence
-    from stepwell.report.history import Iteration
+    from stepwell.lab.solve.convergence import plot_convergence
+    from stepwell.lab.solve.history import Iteration
 
     plot_convergence([Iteration(0, 1, 3.0, 1.0, 1.0, None)], path)
 
@@ -225,7 +226,7 @@ def test_a_file_that_may_not_be_written_stays(tmp_path, monkeypatch):
 
 def test_standard_output_is_written_to_and_not_replaced(tmp_path):
     out = tmp_path / "out.txt"
-    code = "from stepwell.files import write_text; write_text('/dev/stdout', 'a' * 9); print('b', flush=True)"
+    code = "from stepwell.common.files import write_text; write_text('/dev/stdout', 'a' * 9); print('b', flush=True)"
     with out.open("a") as file:
         subprocess.run([sys.executable, "-c", code], stdout=file, check=True, timeout=60)
     assert out.read_text() == "a" * 9 + "b\n"
@@ -241,7 +242,7 @@ def test_only_one_module_writes_files():
         f"{path.relative_to(package)}: {line.strip()}"
         for path in package.rglob("*.py")
         for line in path.read_text(encoding="utf-8").splitlines()
-        if path.name != "files.py" or path.parent != package
+        if path != package / "common" / "files.py"
         if writing.search(line) and not line.strip().startswith((">>>", "..."))
     }
     assert not found
@@ -256,17 +257,18 @@ def test_only_one_module_opens_files():
     )
     found = {
         f"{path.relative_to(package)}: {line.strip()}"
-        for folder in ("cli", "apps", "report", "studies", ".")
+        for folder in ("cli", "apps", "common", "lab", ".")
         for path in (package.glob("*.py") if folder == "." else (package / folder).rglob("*.py"))
         for line in path.read_text(encoding="utf-8").splitlines()
-        if (path.name, path.parent) != ("files.py", package)
+        if path != package / "common" / "files.py"
         if reading.search(line) and not line.strip().startswith((">>>", "..."))
     }
     assert found == {
         'apps/hdf5.py: return h5py.File(path, "r")',  # after require_regular
         "apps/images/sources.py: image = nibabel.load(plain)",  # after require_regular, or unpacked by us
-        'machine.py: for line in listing.read_text(errors="replace").splitlines():',  # /proc/cpuinfo
-        'report/html/page.py: style = resources.files("stepwell.report.html").joinpath("page.css").read_text'
+        'common/machine.py: for line in listing.read_text(errors="replace").splitlines():',  # /proc/cpuinfo
+        'common/memory.py: with open("/proc/meminfo") as lines:',
+        'lab/html/page.py: style = resources.files("stepwell.lab.html").joinpath("page.css").read_text'
         '(encoding="utf-8")',
     }
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 
-from stepwell.cli import main
-from stepwell.cuda import nvrtc, warming
+from stepwell.cli import warming
+from stepwell.cli.group import main
+from stepwell.cuda import nvrtc
 from stepwell.operators import cuda_sparse
-from stepwell.quasi_newton import cuda_layout
+from stepwell.quasi_newton.cuda import layout as cuda_layout
 
 
 def test_default_calls_are_among_them():

@@ -34,7 +34,7 @@ def test_every_public_name_is_there_and_documented(name):
 def test_the_function_hides_the_package_of_its_name():
     """Whatever is imported first, and from wherever."""
     program = (
-        "import stepwell.nnls.api, stepwell, numpy\nassert stepwell.nnls(numpy.eye(2), numpy.ones(2)).x.sum() == 2"
+        "import stepwell.api.nnls, stepwell, numpy\nassert stepwell.nnls(numpy.eye(2), numpy.ones(2)).x.sum() == 2"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
 
@@ -42,6 +42,24 @@ def test_the_function_hides_the_package_of_its_name():
 def test_subpackages_come_with_the_package():
     program = "import stepwell\nstepwell.apps.tomography.parallel_beam\nstepwell.problems.get"
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "import stepwell.problems\nstepwell.problems.get('wood')",
+        "from stepwell.problems import Problem, get\nassert isinstance(get('wood'), Problem)",
+        "from stepwell import problems\nfrom stepwell.problems import get\nassert problems.get is get",
+    ],
+)
+def test_problems_are_public_wherever_they_live(program):
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_the_stub_of_problems_has_its_names():
+    stub = ast.parse((Path(stepwell.__file__).parent / "problems.pyi").read_text())
+    seen = {alias.asname for node in ast.walk(stub) if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert seen == set(stepwell.problems.__all__)
 
 
 def test_importing_is_light():

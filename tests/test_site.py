@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 import stepwell
+from stepwell.common.status import SolverStatus
 from stepwell.quasi_newton.options import Options, read_options
-from stepwell.status import SolverStatus
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 import stepwell
-from stepwell import files, temporary
-from stepwell.files import replacing, write_text
-from stepwell.temporary import scratch_folder
+from stepwell.common import files, temporary
+from stepwell.common.files import replacing, write_text
+from stepwell.common.temporary import scratch_folder
 
 SAVES = {
     "checkpoint": lambda path: stepwell.LBFGSB(np.ones(3)).save(path),
@@ -146,7 +146,7 @@ def test_what_is_not_a_leftover_of_ours_stays(tmp_path, monkeypatch, no_hanging)
 def test_a_living_writer_keeps_its_file(tmp_path):
     """In another process and in this one; once it is killed, what it leaves goes."""
     code = (
-        "import sys, time\nfrom stepwell.files import replacing\n"
+        "import sys, time\nfrom stepwell.common.files import replacing\n"
         "with replacing(sys.argv[1]) as file:\n    file.write(b'x'); file.flush(); print(flush=True); time.sleep(100)"
     )
     command = [sys.executable, "-c", code, tmp_path / "theirs"]

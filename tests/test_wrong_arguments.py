@@ -22,8 +22,6 @@ FUNCTIONS = {"fun", "jac", "callback", "progress", "h0", "forward", "adjoint", "
              "workers"}  # fmt: skip
 #: Wrong values that another argument is told of, with which they do not go together.
 TOLD_OF = {
-    ("minimize", "method", "True"): "bounds",  # the fourth argument of version 0.1, jac, after which came bounds
-    ("minimize", "method", "function"): "bounds",
     ("SpectralLibrary", "spectra", "2 axes"): "wavelengths",
     ("cvt_energy", "density", "2 axes"): "sites",
 }

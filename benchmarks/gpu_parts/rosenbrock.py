@@ -9,7 +9,7 @@ import torch
 
 import stepwell
 from gpu_parts.tools import say, summarise, synchronised
-from stepwell.studies.rosenbrock import DRIVER
+from stepwell.lab.studies.rosenbrock import DRIVER
 
 #: Iteration, evaluations, f, gradient norm, step: the table of D'Amore, Arcucci, Mele, Scotti and Murli (2013).
 PUBLISHED = [f"{i} {calls} {f:.6e} {g:.6e} {step:.6e}" for i, (calls, f, g, step) in DRIVER.items()]

@@ -20,7 +20,7 @@ from gpu_parts.tools import (
     synchronised,
     torsion_problem,
 )
-from stepwell.quasi_newton.cuda_events import WINDOW
+from stepwell.quasi_newton.cuda.events import WINDOW
 
 WORDS = 4 * M + 14  # of traffic for each variable and iteration
 

@@ -13,11 +13,11 @@ from typing import Any
 
 __version__ = "0.2.0.dev0"
 
-#: Public name -> module that defines it ("" marks a subpackage of its own).
+#: Public name -> module that defines it, or package that it is a module of.
 _HOMES: dict[str, str] = {
     "minimize": "stepwell.quasi_newton.api",
     "minimize_batch": "stepwell.quasi_newton.api",
-    "scipy_method": "stepwell.quasi_newton.scipy_method",
+    "scipy_method": "stepwell.quasi_newton.scipy.method",
     "check_grad": "stepwell.quasi_newton.gradient_check",
     "GradientCheck": "stepwell.quasi_newton.gradient_check",
     "LBFGSB": "stepwell.quasi_newton.optimizer",
@@ -27,27 +27,30 @@ _HOMES: dict[str, str] = {
     "Result": "stepwell.quasi_newton.result_types",
     "BatchResult": "stepwell.quasi_newton.result_types",
     "Interrupted": "stepwell.quasi_newton.driver",
-    "argmin": "stepwell.derivatives.argmin",
-    "tikhonov": "stepwell.krylov",
+    "argmin": "stepwell.api.argmin",
+    "tikhonov": "stepwell.api.krylov",
     "ProjectedCG": "stepwell.krylov",
     "LinearResult": "stepwell.krylov",
     "LinearStatus": "stepwell.krylov",
     "Progress": "stepwell.krylov",
-    "cg": "stepwell.krylov",
+    "cg": "stepwell.api.krylov",
     "adjoint_error": "stepwell.operators",
-    "operators": "",
-    "nnls": "stepwell.nnls",
-    "lsq_linear": "stepwell.nnls",
-    "lsq_gram": "stepwell.nnls",
+    "operators": "stepwell",
+    "nnls": "stepwell.api.nnls",
+    "lsq_linear": "stepwell.api.lsq",
+    "lsq_gram": "stepwell.api.lsq",
     "LSQResult": "stepwell.nnls",
     "Convolution": "stepwell.nnls",
     "NNLSResult": "stepwell.nnls",
     "NNLSStatus": "stepwell.nnls",
-    "SolverStatus": "stepwell.status",
-    "distributed": "",
-    "problems": "",
-    "apps": "",
+    "SolverStatus": "stepwell.common.status",
+    "distributed": "stepwell",
+    "problems": "stepwell.lab",
+    "apps": "stepwell",
 }
+
+#: Those of them that are modules.
+_MODULES = {"operators", "distributed", "problems", "apps"}
 
 __all__ = ["__version__", *_HOMES]
 
@@ -59,19 +62,39 @@ class _Package(types.ModuleType):
     """
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name == "nnls" and isinstance(value, types.ModuleType):
-            value = value.nnls
-        super().__setattr__(name, value)
+        if not (name == "nnls" and isinstance(value, types.ModuleType)):
+            super().__setattr__(name, value)
 
 
 sys.modules[__name__].__class__ = _Package
+
+
+class _Elsewhere(types.ModuleType):
+    """A public module whose home is another package: what is asked of it is asked of its home, imported then."""
+
+    def __init__(self, name: str, home: str) -> None:
+        super().__init__(name)
+        self._home = home
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module(self._home), name)
+
+    def __dir__(self) -> list[str]:
+        return dir(importlib.import_module(self._home))
+
+
+# So that ``import stepwell.problems`` and ``from stepwell.problems import ...`` find it.
+sys.modules["stepwell.problems"] = _Elsewhere("stepwell.problems", "stepwell.lab.problems")
 
 
 def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'stepwell' has no attribute {name!r}")
-    value = importlib.import_module(f"stepwell.{name}") if not home else getattr(importlib.import_module(home), name)
+    if name in _MODULES:
+        value = importlib.import_module(f"{home}.{name}")
+    else:
+        value = getattr(importlib.import_module(home), name)
     setattr(sys.modules[__name__], name, value)
     return value
 

@@ -3,21 +3,22 @@
 from stepwell import apps as apps
 from stepwell import distributed as distributed
 from stepwell import operators as operators
-from stepwell import problems as problems
-from stepwell.derivatives.argmin import argmin as argmin
+from stepwell.api.argmin import argmin as argmin
+from stepwell.api.krylov import cg as cg
+from stepwell.api.krylov import tikhonov as tikhonov
+from stepwell.api.lsq import lsq_gram as lsq_gram
+from stepwell.api.lsq import lsq_linear as lsq_linear
+from stepwell.api.nnls import nnls as nnls
+from stepwell.common.status import SolverStatus as SolverStatus
 from stepwell.krylov import LinearResult as LinearResult
 from stepwell.krylov import LinearStatus as LinearStatus
 from stepwell.krylov import Progress as Progress
 from stepwell.krylov import ProjectedCG as ProjectedCG
-from stepwell.krylov import cg as cg
-from stepwell.krylov import tikhonov as tikhonov
+from stepwell.lab import problems as problems
 from stepwell.nnls import Convolution as Convolution
 from stepwell.nnls import LSQResult as LSQResult
 from stepwell.nnls import NNLSResult as NNLSResult
 from stepwell.nnls import NNLSStatus as NNLSStatus
-from stepwell.nnls import lsq_gram as lsq_gram
-from stepwell.nnls import lsq_linear as lsq_linear
-from stepwell.nnls import nnls as nnls
 from stepwell.operators import adjoint_error as adjoint_error
 from stepwell.quasi_newton.api import minimize as minimize
 from stepwell.quasi_newton.api import minimize_batch as minimize_batch
@@ -28,9 +29,8 @@ from stepwell.quasi_newton.optimizer import LBFGSB as LBFGSB
 from stepwell.quasi_newton.options import Options as Options
 from stepwell.quasi_newton.result_types import BatchResult as BatchResult
 from stepwell.quasi_newton.result_types import Result as Result
-from stepwell.quasi_newton.scipy_method import scipy_method as scipy_method
+from stepwell.quasi_newton.scipy.method import scipy_method as scipy_method
 from stepwell.quasi_newton.settings import LineSearch as LineSearch
 from stepwell.quasi_newton.status import Status as Status
-from stepwell.status import SolverStatus as SolverStatus
 
 __version__: str

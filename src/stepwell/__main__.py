@@ -1,5 +1,5 @@
 """`python -m stepwell` is the command line."""
 
-from stepwell.start import main
+from stepwell.cli.start import main
 
 main()

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from stepwell.arrays import capture as capture_graph
-from stepwell.bounds import split_bounds
-from stepwell.checks import read_real, read_switch, read_whole, require, require_kind, warn_caller
+from stepwell.arrays.bounds import split_bounds
+from stepwell.common.checks import read_real, read_switch, read_whole, require, require_kind, warn_caller
 from stepwell.quasi_newton.optimizer import LBFGSB as Engine
 
 __all__ = ["LBFGSB"]

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from stepwell.apps import tomography
-from stepwell.cli import main
+from stepwell.cli.group import main
 
 GEOMETRY = {"source": 9.0, "detector": 20.0, "detectors": 15, "spacing": 1.3, "center": 6.6}
 

@@ -7,10 +7,10 @@ import pytest
 from click.testing import CliRunner
 
 from stepwell.apps import waveform
-from stepwell.cli import main
+from stepwell.cli.group import main
 
 h5py = pytest.importorskip("h5py")
-gedi = pytest.importorskip("stepwell.apps.gedi")
+gedi = pytest.importorskip("stepwell.apps.waveform.gedi")
 
 LENGTHS = np.array([700, 650, 300, 701])
 

@@ -11,7 +11,7 @@ import pytest
 
 from stepwell.apps.images import Work, envi, fill, open_image
 from stepwell.apps.images.nifti import write_nifti
-from stepwell.files import Unreadable
+from stepwell.common.files import Unreadable
 
 random = np.random.default_rng(3)
 CUBE = random.integers(-3000, 3000, (6, 5, 4)).astype(np.int16)

@@ -14,7 +14,7 @@ from scipy.optimize import nnls as scipy_nnls
 
 from stepwell.apps import t2
 from stepwell.apps.t2.fit import find_angles
-from stepwell.cli import main
+from stepwell.cli.group import main
 
 TE = 0.010
 TISSUE = (0.010, 0.040)  # the window of myelin in the phantom, whose lobe reaches to 28 ms

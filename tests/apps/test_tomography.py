@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 import stepwell
 from stepwell.apps import tomography
-from stepwell.cli import main
+from stepwell.cli.group import main
 
 
 def data_file(name: str) -> Path:

@@ -16,8 +16,8 @@ from test_images import write_envi
 from stepwell.apps import unmixing
 from stepwell.apps.images import envi, open_image
 from stepwell.apps.unmixing.library import write_library
-from stepwell.cli import main
-from stepwell.files import Unreadable
+from stepwell.cli.group import main
+from stepwell.common.files import Unreadable
 
 SCENE = unmixing.simulate(12, 14, bands=40, seed=2)
 PIXELS = SCENE.image.reshape(-1, 40).astype(float)

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from nnls_cases import DATA, certified
 
 from stepwell.apps import waveform
-from stepwell.cli import main
+from stepwell.cli.group import main
 
 
 def test_without_noise_the_truth_comes_back():
@@ -217,7 +217,7 @@ def test_times_can_be_found_in_the_record():
 
 
 def test_the_legend_has_what_any_shot_shows():
-    from stepwell.report.waveform import plot_shots
+    from stepwell.apps.waveform.plots import plot_shots
 
     shots = waveform.synthetic_shots(2, samples=100, returns=2)
     shots.waveforms[1, 3] = np.nan
@@ -227,7 +227,7 @@ def test_the_legend_has_what_any_shot_shows():
 
 
 def test_the_picture_counts_the_returns_that_the_file_holds():
-    from stepwell.report.waveform import plot_shots
+    from stepwell.apps.waveform.plots import plot_shots
 
     done = waveform.deconvolve(waveform.synthetic_shots(1, returns=4, noise=1.0))
     for least in (0.0, 8.0, 1e9):

@@ -14,8 +14,8 @@ import pytest
 from click.testing import CliRunner
 
 import stepwell
-from stepwell.cli import COMMANDS, main
-from stepwell.tour import CHAPTERS
+from stepwell.cli.group import COMMANDS, main
+from stepwell.lab.tour import CHAPTERS
 
 #: Maps as NumPy files, and no picture.
 PLAIN = ["--format", "npy", "--no-plots"]
@@ -59,12 +59,12 @@ NOT_CONVERGED = {
 }
 #: Where Ctrl-C is pressed: a function that is called when there is something to write, and files that are then there.
 INTERRUPTED = {
-    "solve": ("stepwell.report.history.History.callback", ["x.npy"]),
-    "reconstruct": ("stepwell.cli.reconstruct._Watch.__call__", ["out/volume.npy"]),
+    "solve": ("stepwell.lab.solve.history.History.callback", ["x.npy"]),
+    "reconstruct": ("stepwell.apps.tomography.command._Watch.__call__", ["out/volume.npy"]),
     "voronoi": ("rich.progress.Progress.update", ["points.npy"]),
     "stipple": ("rich.progress.Progress.update", ["points.npy"]),
     "deconvolve": ("stepwell.apps.waveform.deconvolve", ["returns.npz"]),
-    "study": ("stepwell.studies.frame.Table.add", ["out.json"]),
+    "study": ("stepwell.lab.studies.frame.Table.add", ["out.json"]),
     "t2map": ("stepwell.apps.images.work.Work.put", ["maps/.unfinished/done.npy"]),
     "unmix": ("stepwell.apps.images.work.Work.put", ["a.unfinished/done.npy"]),
 }
@@ -73,7 +73,7 @@ INTERRUPTED = {
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("stepwell.cli.tour.CHAPTERS", CHAPTERS[2:3])  # one that takes a moment
+    monkeypatch.setattr("stepwell.lab.tour.command.CHAPTERS", CHAPTERS[2:3])  # one that takes a moment
     return tmp_path
 
 
@@ -114,7 +114,7 @@ def test_libraries_that_have_no_arrays_there_are_refused_before_work(command, fo
         assert (run.exit_code, run.stdout) == (2, "")
         assert words in " ".join(run.stderr.split())
         assert not any(folder.iterdir())
-    monkeypatch.setattr("stepwell.studies.places.LIBRARIES", ("numpy", "no_such_library"))
+    monkeypatch.setattr("stepwell.arrays.places.LIBRARIES", ("numpy", "no_such_library"))
     run = invoke(command, *ANYWHERE[command], "--device", "cuda")
     assert (run.exit_code, run.stdout) == (2, "")
     assert "--device: cuda needs an array library, and none is installed" in " ".join(run.stderr.split())
@@ -263,15 +263,15 @@ def test_ctrl_c_writes_what_there_is(command, folder, monkeypatch):
 
 
 def test_an_interrupted_tour_reports_its_chapters(folder, monkeypatch):
-    from stepwell.tour.run import take_tour
+    from stepwell.lab.tour.run import take_tour
 
     def interrupt(stage):
         raise KeyboardInterrupt
 
     told = []
     last = dataclasses.replace(CHAPTERS[2], run=interrupt)
-    monkeypatch.setattr("stepwell.cli.tour.CHAPTERS", (CHAPTERS[2], last))
-    monkeypatch.setattr("stepwell.cli.tour.take_tour", lambda **how: told.append(take_tour(**how)) or told[0])
+    monkeypatch.setattr("stepwell.lab.tour.command.CHAPTERS", (CHAPTERS[2], last))
+    monkeypatch.setattr("stepwell.lab.tour.command.take_tour", lambda **how: told.append(take_tour(**how)) or told[0])
     run = invoke("tour", "--quick", "--no-open", "-o", "tour.html")
     assert run.exit_code == 130, run.output
     assert told[0].interrupted
@@ -283,7 +283,7 @@ def test_ctrl_c_in_any_command_is_status_130(monkeypatch):
     def interrupt(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("stepwell.machine.machine_facts", interrupt)
+    monkeypatch.setattr("stepwell.common.machine.machine_facts", interrupt)
     run = invoke("info")
     assert run.exit_code == 130
     assert "interrupted" in run.stderr
@@ -315,7 +315,7 @@ def test_torch_solves_as_numpy_does(folder):
 
 
 def test_completion_knows_problems():
-    from stepwell.cli.problems import command
+    from stepwell.lab.problems.command import command
 
     (name,) = [parameter for parameter in command.params if parameter.name == "name"]
     import click

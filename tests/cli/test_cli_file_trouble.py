@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from full_disk import full_disk
 
 from stepwell.apps import waveform
-from stepwell.cli import main
+from stepwell.cli.group import main
 
 RANDOM = np.random.default_rng(3)
 

@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 import stepwell
-from stepwell.cli import main
-from stepwell.report.convergence import plot_convergence
-from stepwell.report.history import History, Iteration
+from stepwell.cli.group import main
+from stepwell.lab.solve.convergence import plot_convergence
+from stepwell.lab.solve.history import History, Iteration
 
 
 def test_json_holds_the_run(tmp_path):
@@ -116,6 +116,6 @@ def test_plot_of_runs_that_went_nowhere(rows, tmp_path):
 def test_examples_in_the_documentation_run(module):
     if module == "convergence":
         pytest.importorskip("matplotlib")
-    found = doctest.testmod(importlib.import_module(f"stepwell.report.{module}"))
+    found = doctest.testmod(importlib.import_module(f"stepwell.lab.solve.{module}"))
     assert found.attempted > 0
     assert found.failed == 0

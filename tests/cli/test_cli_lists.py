@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 import stepwell
 from stepwell import problems
-from stepwell.cli import COMMANDS, main
+from stepwell.cli.group import COMMANDS, main
 
 
 @pytest.fixture(autouse=True)
@@ -79,7 +79,7 @@ def test_info_tells_the_versions():
 
 
 def test_info_imports_no_heavy_library():
-    code = "import sys; from stepwell.cli import main; main(['info'], standalone_mode=False); " \
+    code = "import sys; from stepwell.cli.group import main; main(['info'], standalone_mode=False); " \
            "assert not {'torch', 'jax', 'cupy', 'matplotlib'} & set(sys.modules)"  # fmt: skip
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=60)
 

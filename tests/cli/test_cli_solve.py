@@ -16,7 +16,7 @@ from scipy.optimize import minimize as scipy_minimize
 
 import stepwell
 from stepwell import problems
-from stepwell.cli import main
+from stepwell.cli.group import main
 
 
 def solve(*arguments: str) -> Result:
@@ -240,9 +240,9 @@ def test_plain_cuda_is_the_fastest_device(monkeypatch):
 
 def test_times_of_a_run_on_a_gpu():
     """Set-up, objective and solver add up to the total; what recording took is in none of them."""
+    from stepwell.lab.solve.history import History
+    from stepwell.lab.solve.summary import SummaryReport
     from stepwell.quasi_newton.settings import Settings
-    from stepwell.report.history import History
-    from stepwell.report.summary import SummaryReport
 
     problem = problems.get("torsion", nx=5, ny=5)
     history = History(problem.fun, problem.bounds)

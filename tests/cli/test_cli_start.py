@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from stepwell.cli import COMMANDS, main
+from stepwell.cli.group import COMMANDS, main
 
 COMMAND = [sys.executable, "-m", "stepwell"]
 #: A short call of every command.
@@ -61,7 +61,7 @@ def test_an_interrupt_at_any_moment_of_the_start(tmp_path):
     ended = 0
     for delay in np.linspace(0.0, 1.2, 12):
         code = "import os, sys; sys.argv[1:] = ['solve', 'wood', '-n', '4']\n" \
-            "import stepwell.start as s\nos.write(1, b'.')\ns.main()"  # fmt: skip
+            "import stepwell.cli.start as s\nos.write(1, b'.')\ns.main()"  # fmt: skip
         child = subprocess.Popen(
             [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path
         )
@@ -83,7 +83,7 @@ def test_an_interrupt_before_the_command_is_known(monkeypatch):
     def press(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("stepwell.cli.LazyGroup.get_command", press)
+    monkeypatch.setattr("stepwell.cli.group.LazyGroup.get_command", press)
     run = CliRunner().invoke(main, ["solve"])
     assert run.exit_code == 130
     assert run.stderr == "stepwell: interrupted\n"

@@ -10,13 +10,13 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from stepwell.cli import main
-from stepwell.cli.study import _fitting
-from stepwell.report.study import read_study
-from stepwell.studies import STUDIES
-from stepwell.studies.frame import Column, Table
-from stepwell.studies.measure import blas_threads
-from stepwell.studies.projected_cg import POSTER, reaches_poster
+from stepwell.cli.group import main
+from stepwell.lab.studies import STUDIES
+from stepwell.lab.studies.command import _fitting
+from stepwell.lab.studies.frame import Column, Table
+from stepwell.lab.studies.measure import blas_threads
+from stepwell.lab.studies.pages import read_study
+from stepwell.lab.studies.projected_cg import POSTER, reaches_poster
 
 
 def call(*arguments):

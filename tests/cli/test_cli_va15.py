@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from stepwell import problems
-from stepwell.cli import main
+from stepwell.cli.group import main
 
 #: "Program results" of the paper: extended Rosenbrock, n = 1000000, m = 7.
 HEADING = """Function to minimize: Rosenbrock

@@ -14,9 +14,9 @@ import pytest
 from click.testing import CliRunner
 
 import stepwell
-from stepwell.apps.voronoi import HEXAGONAL_BOUND, centroidal, cvt_energy
+from stepwell.apps.voronoi import HEXAGONAL_BOUND, centroidal, cvt_energy, tessellating
 from stepwell.apps.voronoi.mesh import voronoi_cells
-from stepwell.cli import main, tessellating
+from stepwell.cli.group import main
 
 Image = pytest.importorskip("PIL.Image")
 pytest.importorskip("matplotlib")
@@ -211,7 +211,7 @@ def test_plots_of_no_triangles_say_so(tmp_path):
     from matplotlib import rc_context
 
     from stepwell.apps.voronoi.mesh import delaunay_mesh
-    from stepwell.report.voronoi import quality_png
+    from stepwell.apps.voronoi.plots import quality_png
 
     with rc_context({"svg.fonttype": "none"}):
         quality_png(delaunay_mesh([[0.5, 0.5]]), tmp_path / "quality.svg")

@@ -156,7 +156,7 @@ def test_operations(torch):
 def test_no_wait_inside_a_step(torch, monkeypatch):
     """From the first evaluation to the last no operation waits for the host, and the run is looked at once or twice."""
     import stepwell.torch
-    from stepwell.quasi_newton.cuda_target import CudaTarget
+    from stepwell.quasi_newton.cuda.target import CudaTarget
 
     x = torch.nn.Parameter(torch.full((1000,), -1.0, dtype=torch.float64, device="cuda"))
     optimizer = stepwell.torch.LBFGSB([x], max_iter=20, tolerance_grad=0, tolerance_change=0, bounds=(None, 2.0))

@@ -262,7 +262,7 @@ def messages(comm, spread, method):
 
         sums.ranks.exchange = exchange
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("stepwell.krylov.api.Sums", lambda comm, sums=sums: sums)
+            patch.setattr("stepwell.krylov.calls.Sums", lambda comm, sums=sums: sums)
             right = B[spread.rows] if method != "aprcg" else B[spread.rows, :1]
             stepwell.tikhonov(spread.operator, right, LAM, method=method, maxiter=limit, tol=1e-14, comm=comm)
         counted.append(len(made))

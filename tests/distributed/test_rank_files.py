@@ -9,8 +9,8 @@ import pytest
 from rank_problems import PAIRS, digest_of, rosenbrock
 
 from stepwell import LBFGSB
+from stepwell.common.files import Unreadable
 from stepwell.distributed import RankError, run_threads, split
-from stepwell.files import Unreadable
 
 
 def optimizer(comm, **options):

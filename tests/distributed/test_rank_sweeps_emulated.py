@@ -10,9 +10,9 @@ from rank_problems import rosenbrock_terms
 from stepwell import problems
 from stepwell.distributed import Ranks, run_threads
 from stepwell.distributed.layout import Pieces
-from stepwell.quasi_newton import cuda_rank_target
-from stepwell.quasi_newton.rank_target import RankTarget
-from stepwell.quasi_newton.rank_values import CHUNK_VALUES, SHARE, Value
+from stepwell.quasi_newton.ranks import cuda_target as cuda_rank_target
+from stepwell.quasi_newton.ranks.target import RankTarget
+from stepwell.quasi_newton.ranks.values import CHUNK_VALUES, SHARE, Value
 from stepwell.quasi_newton.settings import Settings
 from stepwell.quasi_newton.state import BEGIN, FINISH, STATE_DTYPE
 from stepwell.quasi_newton.status import Status

@@ -12,7 +12,7 @@ from mpi_runner import run_ranks
 
 import stepwell
 from stepwell.apps import tomography
-from stepwell.cli import main
+from stepwell.cli.group import main
 from stepwell.distributed import run_threads
 from stepwell.operators import adjoint_error, gradient
 
@@ -90,7 +90,7 @@ def test_the_example_takes_about_the_same_steps_on_any_number_of_ranks():
     assert abs(one - three) <= 1  # rounding may decide about the last one
 
 
-COMMAND = "from stepwell.cli import main; main()"
+COMMAND = "from stepwell.cli.group import main; main()"
 
 
 @pytest.mark.parametrize("lam", ["0.5", "discrepancy"])

@@ -13,7 +13,9 @@ from types import SimpleNamespace
 import numpy as np
 from native_programs import ROOT, build
 
-from stepwell.quasi_newton import cuda_memory, cuda_rank_target, cuda_target
+from stepwell.quasi_newton.cuda import memory as cuda_memory
+from stepwell.quasi_newton.cuda import target as cuda_target
+from stepwell.quasi_newton.ranks import cuda_target as cuda_rank_target
 
 THREADS, RESIDENT = 64, 2  # of an emulated block; blocks at a time
 

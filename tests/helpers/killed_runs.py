@@ -56,7 +56,7 @@ def by_projection(path):
     for k in range(solver.solved, 40):
         found.append(solver.solve(B[:, k] + 0.5 * B[:, 0], tol=1e-8).x)
         if solutions:
-            with stepwell.files.replacing(solutions / f"{k}.npy") as file:
+            with stepwell.common.files.replacing(solutions / f"{k}.npy") as file:
                 np.save(file, found[-1])
     return np.concatenate(found)
 
@@ -71,7 +71,7 @@ def one_life(run, path, answer, life):
         status = 1
         try:
             x = run(str(path))
-            with stepwell.files.replacing(answer) as file:
+            with stepwell.common.files.replacing(answer) as file:
                 np.save(file, x)
             status = 0
         finally:

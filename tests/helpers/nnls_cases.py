@@ -10,8 +10,8 @@ import pytest
 
 import stepwell
 from stepwell.arrays import host_copy
-from stepwell.studies import cases
-from stepwell.studies.cases import decays, gaussians, lidar, uniform  # noqa: F401 (for the tests)
+from stepwell.lab.studies import cases
+from stepwell.lab.studies.cases import decays, gaussians, lidar, uniform  # noqa: F401 (for the tests)
 
 DATA = pathlib.Path(os.environ.get("STEPWELL_DATA", pathlib.Path(__file__).parents[3] / "shared" / "data"))
 

@@ -9,8 +9,8 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 import stepwell
 from stepwell import _core
+from stepwell.common.threads import threads_at_most
 from stepwell.operators.block_products import combined, dense_products, inner_products, plus_combined
-from stepwell.threads import threads_at_most
 
 #: Rows around the lengths at which the kernels cut (128, 1024, 32 pieces), columns around the widths of their tiles.
 SIZES = [(0, 3, 2), (1, 1, 1), (5, 4, 0), (127, 3, 7), (129, 9, 2), (1000, 17, 33), (2100, 5, 5), (40000, 2, 3)]

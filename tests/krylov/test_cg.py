@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from krylov_oracle import METHODS, assert_solves
 
 import stepwell
-from stepwell.krylov import Status
+from stepwell.krylov import LinearStatus as Status
 
 
 def laplacian(size: int) -> sp.csr_matrix:

@@ -8,8 +8,8 @@ import scipy.sparse as sp
 
 import stepwell
 from stepwell.apps import tomography
+from stepwell.common.threads import threads_at_most
 from stepwell.krylov.costs import Work
-from stepwell.threads import threads_at_most
 
 #: The phantom of 128 x 128 pixels and 90 angles, λ = 0.01‖A‖; and one of 48 x 48.
 PHANTOM = Work(16384, 16650, 3_350_000, 0, 102, 60.0, 1e-4, 32768, 2**26, 256)

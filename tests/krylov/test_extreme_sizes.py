@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import aslinearoperator
 
 import stepwell
-from stepwell.krylov import Status
+from stepwell.krylov import LinearStatus as Status
 
 random = np.random.default_rng(3)
 A, B = random.normal(size=(30, 20)), random.normal(size=(30, 3))

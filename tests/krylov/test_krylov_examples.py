@@ -13,7 +13,7 @@ MODULES = [
     "stepwell.operators.operator",
     "stepwell.operators.matrices",
     "stepwell.operators.tools",
-    "stepwell.krylov.api",
+    "stepwell.api.krylov",
     "stepwell.krylov.projected",
     "stepwell.apps.tomography.projector",
     "stepwell.apps.tomography.phantom",

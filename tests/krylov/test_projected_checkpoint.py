@@ -13,8 +13,8 @@ from full_disk import full_disk
 from scipy.optimize import OptimizeWarning
 
 import stepwell
-from stepwell import checkpoints
-from stepwell.files import Unreadable
+from stepwell.common import checkpoints
+from stepwell.common.files import Unreadable
 
 PROGRAM = pathlib.Path(__file__).resolve().parents[1] / "helpers/killed_runs.py"
 RNG = np.random.default_rng(5)

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 import stepwell
-from stepwell.krylov import Status
+from stepwell.krylov import LinearStatus as Status
 
 WIDE = np.longdouble
 pytestmark = pytest.mark.skipif(np.finfo(WIDE).maxexp < 4 * 1024, reason="long double has the range of double here")

@@ -11,7 +11,7 @@ from krylov_oracle import ITERATIVE, METHODS, assert_solves, normal_matrix
 from scipy.sparse.linalg import LinearOperator, aslinearoperator, lsmr, lsqr
 
 import stepwell
-from stepwell.krylov import Status
+from stepwell.krylov import LinearStatus as Status
 from stepwell.krylov.projected import FEW_STEPS
 
 

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 import stepwell
 from stepwell.apps import tomography
-from stepwell.cli import main
+from stepwell.cli.group import main
 from stepwell.operators import gradient
 
 ITERATIVE = ["cgls", "pseudo-block", "block", "prcg", "aprcg"]

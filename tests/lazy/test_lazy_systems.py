@@ -16,8 +16,8 @@ import pytest
 import stepwell
 from stepwell import Convolution, NNLSStatus
 from stepwell.apps.waveform import Shots, deconvolve, synthetic_shots
-from stepwell.lazy import over_systems
-from stepwell.threads import default_threads, threads_at_most
+from stepwell.arrays.over_systems import over_systems
+from stepwell.common.threads import default_threads, threads_at_most
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
@@ -398,7 +398,7 @@ def ask(b):
 
 
 def test_tasks_in_processes_divide_the_cores(monkeypatch):
-    monkeypatch.setattr("stepwell.threads.available_cores", lambda: 8)
+    monkeypatch.setattr("stepwell.common.threads.available_cores", lambda: 8)
     monkeypatch.setattr("multiprocessing.parent_process", lambda: "another")
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     for workers, blocks, expected in ((4, 10, 2), (4, 2, 4), (16, 10, 1)):
@@ -441,7 +441,7 @@ def test_from_zarr_to_zarr_with_a_worker_killed():
 
 def test_a_worker_divides_its_cores_among_its_threads(monkeypatch):
     distributed = pytest.importorskip("distributed")
-    monkeypatch.setattr("stepwell.threads.available_cores", lambda: 8)
+    monkeypatch.setattr("stepwell.common.threads.available_cores", lambda: 8)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     with (
         distributed.LocalCluster(n_workers=1, threads_per_worker=4, processes=False, dashboard_address=None) as cluster,

@@ -254,7 +254,7 @@ def test_wide_convolutions_do_not_converge_with_columns_set_aside(method, insert
 
 def test_a_long_convolution_takes_little_memory():
     # Room for Q would be 80 GB, as would the dense matrix: the conditions are held against NumPy's convolution instead.
-    from stepwell.nnls.api import nnls
+    from stepwell.api.nnls import nnls
 
     rng = np.random.default_rng(5)
     n = 100_000

@@ -9,7 +9,7 @@ from scipy.linalg import hilbert
 
 import stepwell
 from stepwell import _core
-from stepwell.studies.nnls_updates import try_factor
+from stepwell.lab.studies.nnls_updates import try_factor
 
 CODES = _core.NNLS_UPDATES
 

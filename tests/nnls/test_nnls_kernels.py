@@ -11,7 +11,7 @@ from stepwell import NNLSStatus, _core
 from stepwell.cuda import nvrtc
 from stepwell.cuda.layouts import structure
 from stepwell.derivatives import cuda as derivatives
-from stepwell.nnls import api, cuda, small_systems
+from stepwell.nnls import arguments, cuda, small_systems
 from stepwell.nnls.arguments import check_gram
 from stepwell.nnls.job import Answers, job_sizes, make_job
 
@@ -98,14 +98,14 @@ def test_structures_hold_what_the_core_declares():
 
 def test_statuses_and_updates_are_those_of_the_core():
     assert {status.name: int(status) for status in NNLSStatus} == _core.NNLS_STATUS
-    assert {*get_args(api.Update), "gram"} == set(_core.NNLS_UPDATES)
+    assert {*get_args(arguments.Update), "gram"} == set(_core.NNLS_UPDATES)
 
 
 def batch(systems, rows, columns, **options):
     shape = (rows, columns) if options.pop("shared", False) else (systems, rows, columns)
     values = dict(method="auto", insertion="guarded", update="cgs2", lam=0.0, warm_start=None, maxiter=None)
     values |= dict(tol=None, threads=None, progress=None) | options
-    return api.check(np.broadcast_to(0.0, shape), np.broadcast_to(0.0, (systems, rows)), **values)
+    return arguments.check(np.broadcast_to(0.0, shape), np.broadcast_to(0.0, (systems, rows)), **values)
 
 
 H200 = dict(multiprocessors=132, shared_limit=227 * 1024, shared_per_multiprocessor=228 * 1024, cluster_blocks=8)
@@ -199,7 +199,7 @@ def test_starts_are_read_by_their_own_strides():
     for start, stride in ((wide[:, :4], 9), (wide[:1, :4].expand(5, 4), 0), (wide[0, :4], 0), (wide[:, :4].clone(), 4)):
         values = dict(method="auto", insertion="guarded", update="cgs2", lam=0.0, warm_start=start)
         values |= dict(maxiter=None, tol=None, threads=None, progress=None)
-        work = api.check(torch.zeros(6, 4, dtype=torch.float64), torch.zeros(5, 6, dtype=torch.float64), **values)
+        work = arguments.check(torch.zeros(6, 4, dtype=torch.float64), torch.zeros(5, 6, dtype=torch.float64), **values)
         memory = DeviceMemory(work.b)
         empty = torch.empty(0)
         answers = Answers(empty, empty, empty, empty, empty, empty)

@@ -17,8 +17,9 @@ from qn_oracles import Quadratic, random_box, run
 from scipy.optimize import OptimizeWarning
 
 import stepwell
-from stepwell import LBFGSB, Status, checkpoints
-from stepwell.files import Unreadable
+from stepwell import LBFGSB, Status
+from stepwell.common import checkpoints
+from stepwell.common.files import Unreadable
 from stepwell.quasi_newton import saved_state
 
 PROGRAM = pathlib.Path(__file__).resolve().parents[1] / "helpers/killed_runs.py"
@@ -306,7 +307,7 @@ def test_two_processes_do_not_write_one_file(tmp_path):
     opt = LBFGSB(np.ones(3))
     opt.save(path)
     before = path.read_bytes()
-    with stepwell.files.replacing(path, again=True) as file:
+    with stepwell.common.files.replacing(path, again=True) as file:
         file.write(b"half")
         file.flush()
         with pytest.raises(BlockingIOError, match="another process is writing to it"):

@@ -305,7 +305,7 @@ SIZES = {
 def run_cli(*arguments):
     from click.testing import CliRunner
 
-    from stepwell.cli import main
+    from stepwell.cli.group import main
 
     return CliRunner().invoke(main, list(arguments))
 

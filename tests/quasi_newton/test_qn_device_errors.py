@@ -13,7 +13,7 @@ import stepwell
 from stepwell.arrays import is_cuda, view_foreign
 from stepwell.cuda import devices as cuda_devices
 from stepwell.cuda import nvrtc
-from stepwell.quasi_newton import cuda_memory
+from stepwell.quasi_newton.cuda import memory as cuda_memory
 
 
 class Claims:

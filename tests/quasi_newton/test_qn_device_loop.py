@@ -14,7 +14,8 @@ from scipy.optimize import OptimizeWarning
 
 import stepwell
 from stepwell import arrays
-from stepwell.quasi_newton import cuda_windows, inputs, objective, run, variables
+from stepwell.quasi_newton import inputs, objective, run, variables
+from stepwell.quasi_newton.cuda import windows as cuda_windows
 from stepwell.quasi_newton.host_target import HostTarget
 from stepwell.quasi_newton.state import WHOLE
 from stepwell.quasi_newton.status import Status

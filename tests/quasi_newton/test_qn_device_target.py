@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from emulated_device import EmulatedDevice
 
-from stepwell.quasi_newton import cuda_layout, cuda_target
+from stepwell.quasi_newton.cuda import layout as cuda_layout
+from stepwell.quasi_newton.cuda import target as cuda_target
 from stepwell.quasi_newton.settings import Settings
 from stepwell.quasi_newton.state import STATE_DTYPE, WHOLE
 from stepwell.quasi_newton.target import Box

@@ -6,7 +6,7 @@ import pytest
 
 from stepwell import _core
 from stepwell.cuda.nvrtc import compile_kernel
-from stepwell.quasi_newton import cuda_layout as cuda
+from stepwell.quasi_newton.cuda import layout as cuda
 
 # One each of: staged rows in one pass; two row blocks; a strip per row block, with a diagonal that varies; a warp.
 VARIANTS = {

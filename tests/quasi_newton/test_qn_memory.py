@@ -24,7 +24,7 @@ def test_bytes_held_are_those_of_the_formula(n, m, dtype, bounded, weighted):
     opt = LBFGSB(np.ones(n, dtype), bounds, m=m, h0=np.ones(n) if weighted else None)
     assert opt.nbytes == opt._run.target.nbytes
     words = memory_words(n, m, bounded=bounded, weighted=weighted)
-    threads = min(stepwell.threads.default_threads(), -(-n // 4096))
+    threads = min(stepwell.common.threads.default_threads(), -(-n // 4096))
     products = kept_bytes(n, m) if bounded and not weighted else 0
     expected = words * np.dtype(dtype).itemsize + threads * thread_bytes(m) + products
     assert opt.nbytes == pytest.approx(expected, rel=0.02)

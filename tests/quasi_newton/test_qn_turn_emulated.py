@@ -9,7 +9,7 @@ import pytest
 from native_programs import ROOT, build
 
 from stepwell import LBFGSB, _core, problems
-from stepwell.quasi_newton.cuda_layout import NUMBERS, kernel_defines
+from stepwell.quasi_newton.cuda.layout import NUMBERS, kernel_defines
 from stepwell.quasi_newton.settings import Settings
 from stepwell.quasi_newton.state import STATE_DTYPE
 

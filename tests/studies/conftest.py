@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stepwell.studies.measure import blas_threads
+from stepwell.lab.studies.measure import blas_threads
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stepwell.studies.cauchy_path import cauchy_times, compact_form
+from stepwell.lab.studies.cauchy_path import cauchy_times, compact_form
 
 
 def dense(s, y):

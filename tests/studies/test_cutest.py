@@ -12,12 +12,12 @@ import types
 import numpy as np
 import pytest
 
-from stepwell import studies
-from stepwell.studies import cutest
-from stepwell.studies.cutest import large, problems, profiles, runs, solvers
-from stepwell.studies.cutest.problems import CutestProblem
-from stepwell.studies.cutest.runs import Kept, Run, Watched, best_known, perturbed, run_solver
-from stepwell.studies.cutest.solvers import Ended, Solver
+from stepwell.lab import studies
+from stepwell.lab.studies import cutest
+from stepwell.lab.studies.cutest import large, problems, profiles, runs, solvers
+from stepwell.lab.studies.cutest.problems import CutestProblem
+from stepwell.lab.studies.cutest.runs import Kept, Run, Watched, best_known, perturbed, run_solver
+from stepwell.lab.studies.cutest.solvers import Ended, Solver
 
 BOWL = CutestProblem(
     "BOWL", np.array([3.0, 4.0]), np.array([1.0, -np.inf]), np.full(2, np.inf), lambda x: (float(x @ x), 2 * x)

@@ -7,9 +7,9 @@ import shutil
 import numpy as np
 import pytest
 
-from stepwell.studies import panels
-from stepwell.studies.compiled import compiled
-from stepwell.studies.panels import panel_product
+from stepwell.lab.studies import panels
+from stepwell.lab.studies.compiled import compiled
+from stepwell.lab.studies.panels import panel_product
 
 needs_compiler = pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler")
 
@@ -70,7 +70,7 @@ def test_device_panel(length):
     import torch
 
     from stepwell.arrays import current_stream
-    from stepwell.studies.panels import DevicePanel
+    from stepwell.lab.studies.panels import DevicePanel
 
     stride = length + length % 2
     left, right = (torch.randn(8, stride, dtype=torch.float64, device="cuda") for _ in range(2))

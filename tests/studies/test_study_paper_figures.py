@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from stepwell.studies import cauchy, nnls, nnls_updates, projected_cg, rosenbrock, torsion, voronoi
-from stepwell.studies.measure import slope
+from stepwell.lab.studies import cauchy, nnls, nnls_updates, projected_cg, rosenbrock, torsion, voronoi
+from stepwell.lab.studies.measure import slope
 
 
 @pytest.mark.parametrize("shares", [*cauchy.PAPER.values(), *cauchy.PAPER_VORONOI.values()])

@@ -12,11 +12,11 @@ import pytest
 from scipy.spatial import ConvexHull
 
 import stepwell
-from stepwell import studies
-from stepwell.report.study import draw, markdown, read_study, study_record, write_study
-from stepwell.studies import nnls, projected_cg, voronoi
-from stepwell.studies.frame import Curve, Plot, Table
-from stepwell.studies.places import Place
+from stepwell.arrays.places import Place
+from stepwell.lab import studies
+from stepwell.lab.studies import nnls, projected_cg, voronoi
+from stepwell.lab.studies.frame import Curve, Plot, Table
+from stepwell.lab.studies.pages import draw, markdown, read_study, study_record, write_study
 
 #: Toy settings that keep the whole file within its minute.
 QUICK = {"projected-cg": {"tol": (5e-3,)}}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from stepwell import studies
-from stepwell.studies import frame, measure, places
+from stepwell.arrays import places
+from stepwell.lab import studies
+from stepwell.lab.studies import frame, measure
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 
-from stepwell.cli import main
+from stepwell.cli.group import main
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stepwell.report.html import (
+from stepwell.lab.html import (
     Aside,
     Figure,
     Section,

@@ -9,7 +9,7 @@ import pytest
 # The helper lies beside this file.
 from browsers import InstalledBrowser, WheelBrowser, installed_browser, wheel_browser
 
-from stepwell.tour import Chapter, take_tour, tour_page
+from stepwell.lab.tour import Chapter, take_tour, tour_page
 
 SCHEMES = ("light", "dark")
 WIDTHS = (360, 768, 1200)

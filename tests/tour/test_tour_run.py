@@ -11,13 +11,24 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from stepwell.cli import main
-from stepwell.cli import tour as command
-from stepwell.report.html import Text
-from stepwell.tour import CHAPTERS, Account, Chapter, Comparison, Place, Stage, Stop, Tour, take_tour, tour_page
-from stepwell.tour import rosenbrock as rosenbrock_chapter
-from stepwell.tour.chapter import duration
-from stepwell.tour.page import SITE, summary_rows
+from stepwell.cli.group import main
+from stepwell.lab.html import Text
+from stepwell.lab.tour import (
+    CHAPTERS,
+    Account,
+    Chapter,
+    Comparison,
+    Place,
+    Stage,
+    Stop,
+    Tour,
+    command,
+    take_tour,
+    tour_page,
+)
+from stepwell.lab.tour import rosenbrock as rosenbrock_chapter
+from stepwell.lab.tour.chapter import duration
+from stepwell.lab.tour.page import SITE, summary_rows
 
 VOID = {"meta", "link", "img", "br"}
 
@@ -216,7 +227,7 @@ def test_the_published_row_is_the_one_the_paper_prints():
 
 
 def test_a_peer_that_takes_too_long_is_cut_short(monkeypatch):
-    from stepwell.tour import bounded, phantom, waveform
+    from stepwell.lab.tour import bounded, phantom, waveform
 
     for chapter in (bounded, rosenbrock_chapter, waveform, phantom):
         monkeypatch.setattr(chapter, "PATIENCE", 1e-9)
@@ -263,7 +274,7 @@ def test_the_code_that_a_chapter_shows_runs(chapter, tmp_path, monkeypatch):
 
 
 def test_where_stepwell_stopped_higher_the_page_says_so():
-    from stepwell.tour.bounded import Run, _words
+    from stepwell.lab.tour.bounded import Run, _words
 
     ours, theirs = (Run([2.0, f], [1, 2], [0.1, 0.4], 2, True, 0.5, np.zeros(1)) for f in (1.5, 1.0))
     assert _words(0.5, ours, theirs) == "Stepwell stopped 5e-01 higher than SciPy"

@@ -255,7 +255,7 @@ def test_inks_and_paper_give_the_colours_of_the_picture(paper):
 @pytest.fixture
 def pictures():
     pytest.importorskip("matplotlib")
-    return importlib.import_module("stepwell.report.voronoi")
+    return importlib.import_module("stepwell.apps.voronoi.plots")
 
 
 def read(path):

@@ -7,10 +7,11 @@ import json
 import numpy as np
 import pytest
 
-from stepwell.apps.voronoi.files import json_text, write_json, write_obj, write_ply, write_points_csv, write_points_npy
+from stepwell.apps.voronoi.files import write_json, write_obj, write_ply, write_points_csv, write_points_npy
 from stepwell.apps.voronoi.mesh import Mesh, delaunay_mesh
 from stepwell.apps.voronoi.picture import Picture, display_values, linear_light, read_picture
 from stepwell.apps.voronoi.shell import nautilus
+from stepwell.common.json_text import json_text
 
 Image = pytest.importorskip("PIL.Image")
 SITES = np.random.default_rng(0).random((200, 2)) * (1.0, 0.5)

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.array_files import require_room
-from stepwell.files import Unreadable, damage_told, require_regular
+from stepwell.common.array_files import require_room
+from stepwell.common.files import Unreadable, damage_told, require_regular
 
 
 def require_h5py(extra: str = "hdf5") -> None:

@@ -13,6 +13,7 @@ import numpy as np
 
 from stepwell.arrays.conversion import jax_double
 from stepwell.arrays.kinds import Array, device_index, is_cuda, kind_of, namespace_of
+from stepwell.common.memory import available_memory
 
 
 def current_stream(template: Array) -> int:
@@ -263,7 +264,7 @@ def available_bytes(template: Array) -> int | None:
     """
     kind = kind_of(template)
     if not is_cuda(template):
-        return _available_on_host()
+        return available_memory()
     if kind == "torch":
         import torch
 
@@ -289,12 +290,3 @@ def _available_to_jax(template: Array) -> int | None:
         return free
     # JAX takes three quarters of the device for itself at its start, or as it needs them, and never more.
     return max(0, min(int(told["bytes_limit"]), free + int(told.get("pool_bytes", 0))) - int(told["bytes_in_use"]))
-
-
-def _available_on_host() -> int | None:
-    try:
-        with open("/proc/meminfo") as lines:
-            fields = dict(line.split(":", 1) for line in lines)
-        return int(fields["MemAvailable"].split()[0]) * 1024
-    except (OSError, KeyError, ValueError):
-        return None

@@ -1,7 +1,7 @@
 """Arrays of dask, computed later and block by block, and of xarray, whose dimensions have names.
 
 Both are containers: what is solved in the end are arrays of NumPy or of a device's library. Neither library is imported
-before an array of it is met. :mod:`stepwell.lazy` makes a solver take them.
+before an array of it is met. :mod:`stepwell.arrays.over_systems` makes a solver take them.
 """
 
 from __future__ import annotations

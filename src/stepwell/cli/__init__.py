@@ -1,92 +1,12 @@
-"""The command line: `stepwell COMMAND`. Each command lives in a module of its own, imported when it is called."""
+"""The shell of the command line; each command stands with what it is about, in `stepwell.apps` or `stepwell.lab`.
 
-from __future__ import annotations
-
-import contextlib
-import errno
-import importlib
-import os
-import signal
-import sys
-from typing import Any
-
-import click
-
-from stepwell.start import INTERRUPTED, end_at_once
-
-#: Command name -> (module, help line). The module defines a click command called ``command``.
-COMMANDS: dict[str, tuple[str, str]] = {
-    "tour": ("stepwell.cli.tour", "Every solver at work in a minute, and a report."),
-    "solve": ("stepwell.cli.solve", "Minimise a test problem."),
-    "problems": ("stepwell.cli.problems", "List the test problems, or show one."),
-    "info": ("stepwell.cli.info", "Show versions, threads and devices."),
-    "reconstruct": ("stepwell.cli.reconstruct", "Reconstruct slices from projections."),
-    "study": ("stepwell.cli.study", "Repeat a published experiment beside other methods."),
-    "voronoi": ("stepwell.cli.voronoi", "Tessellate: points, cells, mesh and its quality."),
-    "stipple": ("stepwell.cli.stipple", "Draw a picture with dots."),
-    "deconvolve": ("stepwell.cli.deconvolve", "Recover surfaces from lidar waveforms."),
-    "t2map": ("stepwell.cli.t2map", "Map T2 and myelin water from multi-echo MRI."),
-    "unmix": ("stepwell.cli.unmix", "Unmix hyperspectral images into abundances."),
-}
-
-
-class LazyGroup(click.Group):
-    """A group whose commands are imported on use, so that `stepwell --help` starts at once."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names in the order they are declared."""
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        """Import the module of one command."""
-        if name not in COMMANDS:
-            return None
-        command: click.Command = importlib.import_module(COMMANDS[name][0]).command
-        if signal.getsignal(signal.SIGINT) is end_at_once:  # from here on there is something to end in order
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-        return command
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run a command; a file that cannot be written, standard output included, is one line and status 1."""
-        try:
-            try:
-                return super().invoke(ctx)
-            finally:
-                sys.stdout.flush()  # at the interpreter's end it would be too late to say what is wrong
-        except KeyboardInterrupt:  # a command that has something to write does so, and ends by itself
-            click.echo(" ".join(filter(None, ("stepwell", ctx.invoked_subcommand))) + ": interrupted", err=True)
-            ctx.exit(INTERRUPTED)
-        except MemoryError as error:
-            raise click.ClickException(f"there is not enough memory: {error}") from error
-        except OverflowError as error:
-            raise click.ClickException(f"a number is too large: {error}") from error
-        except OSError as error:
-            if error.errno == errno.EPIPE:  # nobody reads on: click ends in silence
-                raise
-            discard_output()
-            raise click.ClickException(told(error)) from error
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
-
-
-def told(error: OSError) -> str:
-    """Return what is wrong with a file, or with standard output, in a line."""
-    return "standard output is closed" if error.errno == errno.EBADF else " ".join(str(error).split())
-
-
-def discard_output() -> None:
-    """What is still to be written to a full disk is lost; the interpreter would try again at its end, and complain."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        with contextlib.suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="stepwell")
-def main() -> None:
-    """Large-scale solvers for inverse problems, where your arrays live."""
+===============  ======================================================================================================
+`start`          how `stepwell COMMAND` begins, before anything large is imported
+`group`          the table of commands, imported when they are called
+`output`         what every command has in common: --json, --quiet, --verbose, where words go
+`inputs`         what commands read from their command lines, checked
+`console`        tables for people; `progress_bar`: bars that move
+`interrupts`     how Ctrl-C ends a command
+`info`           `stepwell info`; `warming`: kernels compiled before they are needed
+===============  ======================================================================================================
+"""

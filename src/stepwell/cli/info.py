@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from stepwell.cli.console import make_table
-from stepwell.cli.voice import Voice, output_options
+from stepwell.cli.output import Voice, output_options
 
 if TYPE_CHECKING:
     from stepwell.cuda.devices import CudaDevice
@@ -36,7 +36,7 @@ def command(warm: bool, arch: tuple[str, ...], ship: bool, voice: Voice) -> None
     if warm or arch or ship:
         _fill_cache(arch, warm, ship, voice)
         return
-    from stepwell.machine import machine_facts, version_of
+    from stepwell.common.machine import machine_facts, version_of
 
     facts = machine_facts()
     table = make_table("", "", header=False)
@@ -61,9 +61,9 @@ def command(warm: bool, arch: tuple[str, ...], ship: bool, voice: Voice) -> None
 
 def _fill_cache(arch: tuple[str, ...], warm: bool, ship: bool, voice: Voice) -> None:
     """Compile the common kernels for the given architectures or those of the devices here."""
+    from stepwell.cli.warming import architectures_here, compile_common
+    from stepwell.common.machine import machine_facts
     from stepwell.cuda.nvrtc import cache_folder, shipped_folder
-    from stepwell.cuda.warming import architectures_here, compile_common
-    from stepwell.machine import machine_facts
 
     if not warm:
         raise click.UsageError(f"{'--arch' if arch else '--ship'} is for --warm: stepwell info --warm --arch sm_90")

@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
 
-from stepwell import checkpoints, problems
-from stepwell.cli import told
-from stepwell.files import Unreadable
-from stepwell.report.convergence import FORMATS
-from stepwell.studies import places
-from stepwell.studies.places import Place
+from stepwell.arrays import places
+from stepwell.arrays.places import Place
+from stepwell.cli.group import told
+from stepwell.common import checkpoints
+from stepwell.common.files import Unreadable
+from stepwell.common.pyplot import FORMATS
 
 #: Options of a solver's place, by their names.
 _ARRAY: dict[str, Any] = {
@@ -50,7 +49,7 @@ class FiniteRange(click.FloatRange):
 
 @contextmanager
 def usage_errors(*kinds: type[Exception]) -> Iterator[None]:
-    """Turn what `stepwell.checks` raises, and further kinds of errors, into one of the command line: status 2."""
+    """Turn what checks of arguments raise, and further kinds of errors, into one of the command line: status 2."""
     expected: tuple[type[Exception], ...] = (ValueError, *kinds)
     try:
         yield
@@ -113,11 +112,6 @@ def read_range(flag: str, text: str | None) -> tuple[int, int | None]:
     if not sides or (last is not None and last <= (first or 0)):
         raise click.BadParameter(f"{text!r} is not FIRST:LAST; allowed: such as 0:100", param_hint=flag)
     return first or 0, last
-
-
-def complete_problem(ctx: click.Context, parameter: click.Parameter, begun: str) -> list[str]:
-    """Names of test problems, for shells that complete words."""
-    return [name for name in problems.names() if name.startswith(begun)]
 
 
 def check_file(path: str | Path | None, flag: str, endings: Sequence[str] = ()) -> None:
@@ -266,35 +260,3 @@ def open_place(library: str, dtype: str, device: str) -> Place:
     """Import an array library and find a device of it."""
     with place_trouble():
         return places.open_place(library, device, dtype)
-
-
-def build_problem(
-    name: str, sizes: dict[str, int | None], parameters: tuple[tuple[str, int | float], ...], **kind: str
-) -> problems.Problem:
-    """Build the test problem from what was given of its sizes and parameters, in the array library asked for."""
-    given: dict[str, Any] = {key: value for key, value in sizes.items() if value is not None}
-    for key, number in parameters:
-        if key in given:
-            raise click.BadParameter(f"{key} is given twice", param_hint="--param")
-        given[key] = number
-    if name not in problems.names():
-        try:
-            problems.get(name)
-        except ValueError as error:
-            raise click.BadParameter(str(error), param_hint="PROBLEM") from None
-    with usage_errors(TypeError):
-        _require_room(given)
-        problem = problems.get(name, **given)
-    place = open_place(kind["array"], kind["dtype"], kind["device"])
-    return problem.to(place.xp, kind["dtype"], place.device)
-
-
-def _require_room(sizes: dict[str, Any]) -> None:
-    """Refuse a problem of which not even the start and a gradient fit into the memory."""
-    from stepwell.arrays import available_bytes
-
-    free = available_bytes(np.empty(0))
-    count = math.prod(abs(int(sizes[name])) for name in ("n", "nx", "ny") if name in sizes)
-    if free is not None and 16 * count > free:
-        given = ", ".join(f"{name} = {sizes[name]}" for name in ("n", "nx", "ny") if name in sizes)
-        raise ValueError(f"{given}: {count} variables; allowed: at most {free // 16}, for which there is memory")

@@ -19,8 +19,8 @@ import pathlib
 import stat
 from typing import Any
 
+from stepwell.common.files import Unreadable, open_regular, replacing
 from stepwell.cuda.driver import INSTALL, import_cuda
-from stepwell.files import Unreadable, open_regular, replacing
 
 
 def source_folder() -> pathlib.Path:

@@ -9,7 +9,6 @@
 `..systems`             a solver called with any number of leading axes, as transformations of programs need it
 `torch_...`             the plug for PyTorch: operations, autograd functions, re-attached minimisers
 `jax_...`               the plug for JAX: calls with rules; handlers, buffers that programs lend, solves of their own
-`argmin`                minimisers of a caller's function as functions of its parameters
 ======================  ===============================================================================================
 
 The rules take the solve as an argument, which the plugs give them in a form that their library can differentiate

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from stepwell.arrays import Array, matrix_product, namespace_of
-from stepwell.checks import require_shape
+from stepwell.common.checks import require_shape
 from stepwell.derivatives.matrices import DENSE, GRAM, Kind, matrix_of
 from stepwell.nnls.arguments import without_column
 from stepwell.nnls.convolution import Convolution

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stepwell.arrays import Array, namespace_of
-from stepwell.checks import require
+from stepwell.common.checks import require
 from stepwell.derivatives.bounded import AXES, Problem
 from stepwell.derivatives.matrices import GRAM, Kind
-from stepwell.nnls import lsq
+from stepwell.nnls import solving
 from stepwell.nnls.batch import COSTS, COUNTS
 from stepwell.nnls.convolution import Convolution
 from stepwell.nnls.result import LSQResult, NNLSResult
@@ -134,13 +134,13 @@ def _solve_rows(problem: Problem, spec: Spec) -> Outcome:
         threads=spec.threads,
     )  # fmt: skip
     if spec.kind == GRAM:
-        result = lsq.lsq_gram(p.entries, p.b, **options)
+        result = solving.solve_gram(p.entries, p.b, **options)
     else:
         A = p.entries if spec.rows < 0 else Convolution(p.entries, spec.columns, m=spec.rows, origin=spec.origin)
         options |= dict(weights=p.weights, method=spec.method, insertion=spec.insertion)
         options |= {} if p.C is None else {"equality": (p.C, p.d)}
         options |= {"chi2": spec.chi2} if spec.rule == "chi2" else {}
-        result = lsq.lsq_linear(A, p.b, **options)
+        result = solving.solve_linear(A, p.b, **options)
     xp = namespace_of(result.x)
     systems = tuple(result.x.shape[:-1])
     reals = [xp.broadcast_to(xp.asarray(getattr(result, name), dtype=result.x.dtype), systems) for name in REALS]

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from stepwell.arrays import is_compiled
-from stepwell.checks import WrongKind
+from stepwell.common.checks import WrongKind
 from stepwell.quasi_newton.api import minimize
 
 Array = Any

@@ -14,6 +14,7 @@ import jax
 import numpy as np
 
 from stepwell import _core
+from stepwell.common.threads import default_threads
 from stepwell.derivatives import bounded_systems
 from stepwell.derivatives.bounded import Problem
 from stepwell.derivatives.matrices import GRAM
@@ -21,7 +22,6 @@ from stepwell.derivatives.systems import Outcome, Spec
 from stepwell.nnls.arguments import check
 from stepwell.nnls.batch import UPDATE_CODES
 from stepwell.nnls.convolution import Convolution
-from stepwell.threads import default_threads
 
 Array = Any
 _METHODS = {"auto": 0, "qr": 1, "gram": 2}

@@ -10,15 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from stepwell.arrays import host_copy, matrix_product, namespace_of, on_device_of
-from stepwell.checks import read_axis, require, require_kind, require_shape
+from stepwell.common.checks import read_axis, require, require_kind, require_shape
 from stepwell.derivatives import jax_calls, linear
-from stepwell.krylov.api import cg as plain_cg
-from stepwell.krylov.api import tikhonov as plain_tikhonov
+from stepwell.krylov.calls import solve_cg, solve_tikhonov
 from stepwell.krylov.results import LinearResult
 
 Array = Any
-_plain_cg: Any = plain_cg
-_plain_tikhonov: Any = plain_tikhonov
+_plain_cg: Any = solve_cg
+_plain_tikhonov: Any = solve_tikhonov
 
 
 def _called(solve: Any, rows: int, columns: Array, *others: tuple[Array | None, int]) -> Array:

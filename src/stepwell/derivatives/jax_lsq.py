@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stepwell.arrays import matrix_product
-from stepwell.checks import require_kind
+from stepwell.common.checks import require_kind
 from stepwell.derivatives import jax_calls, jax_handlers, jax_nnls, jax_solve, least_squares
 from stepwell.derivatives.bounded import Problem, attached, read_problem
 from stepwell.derivatives.bounded_systems import (

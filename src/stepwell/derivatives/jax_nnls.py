@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stepwell.checks import read_axis, read_real, require, require_kind, require_shape
+from stepwell.common.checks import read_axis, read_real, require, require_kind, require_shape
 from stepwell.derivatives import jax_calls, jax_handlers, jax_solve, least_squares
 from stepwell.derivatives.matrices import Dense, Matrix, Pulses
 from stepwell.derivatives.normal_equations import solve_free

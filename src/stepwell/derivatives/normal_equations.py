@@ -28,9 +28,9 @@ from stepwell.arrays import (
     solve_positive,
     solve_with_triangle,
 )
+from stepwell.common.threads import default_threads
 from stepwell.derivatives import cuda
 from stepwell.nnls.result import KeptFactor
-from stepwell.threads import default_threads
 
 
 def solve_free(

@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stepwell.arrays import Array, host_copy, is_cuda, namespace_of
-from stepwell.lazy import systems_of_whole
-from stepwell.nnls.api import solve
+from stepwell.arrays.over_systems import systems_of_whole
 from stepwell.nnls.arguments import check
 from stepwell.nnls.batch import COSTS, COUNTS, Batch
 from stepwell.nnls.convolution import Convolution
 from stepwell.nnls.result import NNLSResult
+from stepwell.nnls.solving import solve
 
 
 class Spec(NamedTuple):

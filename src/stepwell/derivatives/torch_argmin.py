@@ -15,7 +15,7 @@ from torch import Tensor
 
 from stepwell.arrays import without_graph
 from stepwell.derivatives.torch_linear import Inverse
-from stepwell.krylov.api import cg
+from stepwell.krylov.calls import solve_cg
 from stepwell.quasi_newton.api import minimize
 
 
@@ -53,7 +53,7 @@ def argmin(fun: Any, x0: Any, theta: tuple[Any, ...], bounds: Any, options: Any,
         return torch.zeros_like(v) if found[0] is None else found[0].detach().reshape(-1)[free]
 
     def solve(rhs: Tensor, told: list[str] | None = None) -> Tensor:
-        found = cg(product, rhs.detach().contiguous(), tol=1e-10)
+        found = solve_cg(product, rhs.detach().contiguous(), tol=1e-10)
         if found.status.name == "BREAKDOWN":
             text = "the Hessian of fun is not positive definite in the free variables: x is no strict minimiser"
             if told is None:

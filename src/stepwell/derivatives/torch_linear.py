@@ -20,15 +20,15 @@ from torch import Tensor
 
 from stepwell.arrays import matrix_product, without_graph
 from stepwell.arrays.autograd import is_transformed
-from stepwell.checks import read_axis, require, require_kind, warn_caller
+from stepwell.common.checks import read_axis, require, require_kind, warn_caller
 from stepwell.derivatives import linear
-from stepwell.krylov import api
+from stepwell.krylov import calls
 from stepwell.krylov.choosing import DIRECT_SIZE
 from stepwell.krylov.results import LinearResult
 from stepwell.operators import Operator, as_operator, from_functions
 
-plain_cg: Any = api.cg
-plain_tikhonov: Any = api.tikhonov
+plain_cg: Any = calls.solve_cg
+plain_tikhonov: Any = calls.solve_tikhonov
 
 # ---- the operations: blocks of columns with any leading axes ----
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from stepwell.arrays import graph_library, without_graph
 from stepwell.arrays.autograd import is_transformed
-from stepwell.checks import require_kind, warn_caller
+from stepwell.common.checks import require_kind, warn_caller
 from stepwell.derivatives import least_squares
 from stepwell.derivatives.bounded import Problem, attached, read_problem
 from stepwell.derivatives.bounded_systems import (

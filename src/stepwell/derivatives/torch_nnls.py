@@ -18,16 +18,16 @@ from torch import Tensor
 
 from stepwell.arrays import graph_library, matrix_product, plus_product
 from stepwell.arrays.autograd import apply_rule, is_transformed
-from stepwell.checks import read_axis, read_real, require, require_kind, require_shape, warn_caller
+from stepwell.common.checks import read_axis, read_real, require, require_kind, require_shape, warn_caller
 from stepwell.derivatives import cuda, least_squares
 from stepwell.derivatives.matrices import matrix_of
 from stepwell.derivatives.normal_equations import pull_back, solve_free
 from stepwell.derivatives.systems import Outcome, Spec, as_result, read_systems, solve_folded, turned
-from stepwell.nnls.api import solve
 from stepwell.nnls.batch import COUNTS
 from stepwell.nnls.convolution import Convolution
 from stepwell.nnls.host import find_answers
 from stepwell.nnls.result import NNLSResult
+from stepwell.nnls.solving import solve
 from stepwell.nnls.wrap import vectors, wrap
 
 # ---- the operations ----

@@ -15,7 +15,7 @@ import numpy as np
 
 from stepwell.arrays import Array
 from stepwell.arrays.process_groups import GroupCommunicator, is_process_group
-from stepwell.checks import require, require_kind
+from stepwell.common.checks import require, require_kind
 from stepwell.distributed.rescue import Rescue, answer_rescue
 from stepwell.distributed.waiting import TIMEOUT_VARIABLE, ranks_in_words, read_timeout, wait_for
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from stepwell import _core
 from stepwell.arrays import Array, is_cuda
-from stepwell.checks import read_whole, require
+from stepwell.common.checks import read_whole, require
 from stepwell.distributed.communicators import Communicator, read_comm
 from stepwell.distributed.ranks import Ranks
 
@@ -99,7 +99,8 @@ class Pieces:
         if is_cuda(values):
             from stepwell.distributed.device_sums import device_chunk_sums
 
-            return device_chunk_sums(values, self)
+            size = self.end - self.begin
+            return device_chunk_sums(values, size, self.chunks, self.chunk_length, self.before)
         array = np.asarray(values, dtype=np.float64).reshape(-1)
         require(array.size == self.end - self.begin, "values", array.size, f"{self.end - self.begin} numbers")
         if not array.size:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from stepwell.checks import read_real, read_whole, require_function
+from stepwell.common.checks import read_real, read_whole, require_function
 
 T = TypeVar("T")
 

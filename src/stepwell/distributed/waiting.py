@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from stepwell.checks import read_real
+from stepwell.common.checks import read_real
 
 #: The environment variable that sets the limit, in seconds, where no argument does.
 TIMEOUT_VARIABLE = "STEPWELL_RANK_TIMEOUT"

@@ -1,12 +1,11 @@
-"""Conjugate gradients for many right-hand sides: Tikhonov regularisation, recycled directions, blocks."""
+"""Conjugate gradients for many right-hand sides: Tikhonov regularisation, recycled directions, blocks.
+
+``tikhonov`` and ``cg`` themselves are in `stepwell.api`.
+"""
 
 from __future__ import annotations
 
-from stepwell.krylov.api import cg, tikhonov
 from stepwell.krylov.projected import ProjectedCG
 from stepwell.krylov.results import LinearResult, LinearStatus, Progress
 
-#: The name of `LinearStatus` before there were statuses of other solvers beside it.
-Status = LinearStatus
-
-__all__ = ["LinearResult", "LinearStatus", "Progress", "ProjectedCG", "Status", "cg", "tikhonov"]
+__all__ = ["LinearResult", "LinearStatus", "Progress", "ProjectedCG"]

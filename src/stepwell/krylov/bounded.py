@@ -25,8 +25,9 @@ from stepwell.arrays import (
     take_columns,
     to_host,
 )
-from stepwell.bounds import split_bounds
-from stepwell.checks import read_array, require, require_each, require_one_home, require_shape
+from stepwell.arrays.bounds import split_bounds
+from stepwell.arrays.checks import read_array, require_each, require_one_home
+from stepwell.common.checks import require, require_shape
 from stepwell.krylov.inputs import Problem
 from stepwell.krylov.ledger import Ledger
 from stepwell.krylov.results import LinearStatus

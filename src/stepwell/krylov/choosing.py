@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
-
 import numpy as np
 import scipy.sparse as sp
 
 from stepwell.arrays import available_bytes, take_columns
-from stepwell.checks import require
+from stepwell.common.checks import require
 from stepwell.krylov.bounded import BoundedSystem
 from stepwell.krylov.costs import Work
 from stepwell.krylov.direct import direct_bytes, uses_dual
 from stepwell.krylov.inputs import Problem, bytes_per_number
+from stepwell.krylov.options import METHODS, Options
 from stepwell.krylov.results import MethodName
 from stepwell.krylov.systems import System, TikhonovSystem
-
-if TYPE_CHECKING:
-    from stepwell.krylov.solving import Options
-
-#: What callers ask for.
-MethodChoice: TypeAlias = Literal["auto", "cgls", "pseudo-block", "block", "prcg", "aprcg", "direct"]
-METHODS: tuple[MethodChoice, ...] = get_args(MethodChoice)
 
 #: ``auto`` solves directly up to this many unknowns (or equations), where the factor costs less than a few products.
 DIRECT_SIZE = 1000

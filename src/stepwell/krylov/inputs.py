@@ -27,18 +27,8 @@ from stepwell.arrays import (
     to_host,
     without_graph,
 )
-from stepwell.checks import (
-    WrongKind,
-    read_array,
-    read_axis,
-    read_whole,
-    require_each,
-    require_finite,
-    require_kind,
-    require_one_home,
-    require_real,
-    require_shape,
-)
+from stepwell.arrays.checks import read_array, require_each, require_finite, require_one_home, require_real
+from stepwell.common.checks import WrongKind, read_axis, read_whole, require_kind, require_shape
 from stepwell.krylov.reductions import WHOLE, Extent, Sums
 from stepwell.krylov.results import LinearResult, LinearStatus
 from stepwell.krylov.rounds import MAX_DATA, SOUND_SIZES, Account, OutOfRange, scale_columns

@@ -22,10 +22,12 @@ from typing import Any
 
 import numpy as np
 
-from stepwell import checkpoints
 from stepwell.arrays import Array, copy_to_device_of, namespace_of, plus_multiple, to_host, transposed_product
-from stepwell.checks import read_array, read_real, read_switch, require, require_function, require_shape, warn_caller
-from stepwell.deprecation import renamed
+from stepwell.arrays.checks import read_array
+from stepwell.common import checkpoints
+from stepwell.common.checks import read_real, read_switch, require, require_function, require_shape, warn_caller
+from stepwell.common.threads import OneAtATime
+from stepwell.common.typing import ArrayLike, Function, OperatorLike
 from stepwell.krylov import saved_solver
 from stepwell.krylov.inputs import (
     Problem,
@@ -44,8 +46,6 @@ from stepwell.krylov.space import DirectionSpace, plus_rows, plus_rows_and_overl
 from stepwell.krylov.systems import Carried, System, TikhonovSystem
 from stepwell.operators import Operator, as_operator
 from stepwell.operators.matrices import scaled
-from stepwell.threads import OneAtATime
-from stepwell.typing import ArrayLike, Function, OperatorLike
 
 #: Steps for which a residual that is updated with fresh products is as good as one made of the data's residual.
 FEW_STEPS = 16
@@ -155,7 +155,6 @@ class ProjectedCG:
         """Bytes that the kept directions and their products take."""
         return 0 if self._space is None else self._space.bytes_held
 
-    @renamed(max_iter="maxiter")
     def solve(
         self,
         b: ArrayLike,
@@ -174,7 +173,7 @@ class ProjectedCG:
         tol : float, default 1e-6
             Bound on ‖Aᵀ(b − Ax) − λ²LᵀLx‖ / ‖Aᵀb‖.
         maxiter : int, default twice the number of unknowns, at least 100
-            Bound on the iterations. (Once spelt ``max_iter``.)
+            Bound on the iterations.
         x0 : array, default the projection on kept directions
             Starting point.
         callback : callable, optional

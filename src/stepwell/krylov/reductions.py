@@ -18,11 +18,11 @@ import numpy as np
 
 from stepwell import _core
 from stepwell.arrays import Array, column_dots, column_norms, copy_to_device_of, matrix_product, namespace_of, to_host
+from stepwell.common.threads import default_threads
 from stepwell.distributed import Ranks, read_comm
 from stepwell.distributed.ranks import STOP
 from stepwell.operators import Operator
 from stepwell.operators.block_products import inner_products
-from stepwell.threads import default_threads
 
 #: Random numbers are drawn for so many entries of a spread vector at a time, seeded by where these begin.
 RANDOM_ROWS = 4096

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stepwell.arrays import Array
-from stepwell.reprs import summarise
-from stepwell.status import SolverStatus
+from stepwell.arrays.reprs import summarise
+from stepwell.common.status import SolverStatus
 
 #: The methods that run (``"auto"`` chooses one of them; ``"bounded"`` runs where there are bounds).
 MethodName: TypeAlias = Literal["cgls", "pseudo-block", "block", "prcg", "aprcg", "direct", "bounded"]

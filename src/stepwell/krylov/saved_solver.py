@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from stepwell import checkpoints
-from stepwell.checks import read_real, read_whole
-from stepwell.files import Unreadable
+from stepwell.common import checkpoints
+from stepwell.common.checks import read_real, read_whole
+from stepwell.common.files import Unreadable
 from stepwell.krylov.space import PANEL
 
 KIND, VERSION = "ProjectedCG", 1

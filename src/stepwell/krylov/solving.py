@@ -4,21 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
 from stepwell.arrays import available_bytes, is_cuda, namespace_of, take_columns
-from stepwell.checks import (
-    read_choice,
-    read_real,
-    read_whole,
-    require_function,
-)
 from stepwell.krylov.block import BlockCG
 from stepwell.krylov.bounded import BoundedLBFGS
-from stepwell.krylov.choosing import METHODS, MethodChoice, choose_method
+from stepwell.krylov.choosing import choose_method
 from stepwell.krylov.direct import Direct, direct_bytes
 from stepwell.krylov.inputs import (
     Problem,
@@ -27,6 +20,7 @@ from stepwell.krylov.inputs import (
     bytes_per_number,
     column_numbers,
 )
+from stepwell.krylov.options import Options
 from stepwell.krylov.projected import Projected, problem_space
 from stepwell.krylov.pseudo import PseudoBlock
 from stepwell.krylov.results import LinearResult, Progress
@@ -39,35 +33,6 @@ from stepwell.krylov.systems import System
 BLOCK_MEMORY, BLOCK_MEMORY_ON_GPU, PROJECTED_MEMORY = 2**26, 2**30, 2**28
 #: Vectors of unknowns, and of data, that ``bounded`` holds of a column where all of them meet a bound in one step.
 BOUNDED_VECTORS, BOUNDED_IMAGES = 16, 6
-#: Default largest number of columns in one block.
-DEFAULT_WIDTH = 256
-
-
-@dataclass
-class Options:
-    """How to solve, checked."""
-
-    method: MethodChoice
-    tol: float
-    maxiter: int
-    preconditioner: Any
-    callback: Callable[[Progress], object] | None
-    memory: float | None
-    width: float
-
-    def __post_init__(self) -> None:
-        self.tol = read_real("tol", self.tol, above=0)
-        read_choice("method", self.method, METHODS)
-        if self.memory is not None:
-            self.memory = read_real("memory", self.memory, at_least=0)
-        self.width = read_whole("width", self.width, 1, as_float=True, infinite=True)
-        require_function("callback", self.callback)
-
-    @property
-    def by_argument(self) -> dict[str, Any]:
-        """What must be the same on all ranks, by the names of the arguments."""
-        same = {name: getattr(self, name) for name in ("method", "tol", "maxiter", "memory", "width")}
-        return same | {"preconditioner": "None" if self.preconditioner is None else "given"}
 
 
 class Watch:

@@ -24,9 +24,9 @@ from stepwell.arrays import (
     to_host,
     with_row,
 )
-from stepwell.checks import require
+from stepwell.common.checks import require
+from stepwell.common.threads import default_threads
 from stepwell.krylov.reductions import WHOLE, Sums
-from stepwell.threads import default_threads
 
 #: Rows of a panel.
 PANEL = 128

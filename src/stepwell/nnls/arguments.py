@@ -8,24 +8,22 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 
 from stepwell import _core, arrays
-from stepwell.checks import (
-    read_array,
+from stepwell.arrays.checks import read_array, require_each, require_one_home
+from stepwell.arrays.over_systems import systems_of_whole
+from stepwell.common.checks import (
     read_axis,
     read_choice,
     read_real,
     read_whole,
     require,
-    require_each,
     require_function,
-    require_one_home,
     require_shape,
 )
-from stepwell.lazy import systems_of_whole
+from stepwell.common.threads import read_threads
 from stepwell.nnls.batch import Batch
 from stepwell.nnls.convolution import Convolution
 from stepwell.nnls.family import RULES, Family, Reader, is_number, read_family
 from stepwell.nnls.result import LSQResult, NNLSResult
-from stepwell.threads import read_threads
 
 Array = arrays.Array
 

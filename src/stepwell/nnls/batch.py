@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from stepwell import _core
 from stepwell.arrays import Array
-from stepwell.checks import require_finite
+from stepwell.arrays.checks import require_finite
 from stepwell.nnls.family import Family
 
 #: Systems of a chain of warm starts.

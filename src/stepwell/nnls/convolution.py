@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from stepwell import arrays
-from stepwell.checks import read_array, read_whole, require_kind, require_one_home, require_shape
-from stepwell.typing import ArrayLike
+from stepwell.arrays.checks import read_array, require_one_home
+from stepwell.common.checks import read_whole, require_kind, require_shape
+from stepwell.common.typing import ArrayLike
 
 #: Pulses up to this length are multiplied sample by sample, longer ones by Fourier transforms.
 DIRECT_LENGTH = 64

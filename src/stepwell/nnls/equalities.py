@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from stepwell import arrays
-from stepwell.checks import require, require_finite, require_kind, require_shape
+from stepwell.arrays.checks import require_finite
+from stepwell.common.checks import require, require_kind, require_shape
 from stepwell.nnls.arguments import without_column
 from stepwell.nnls.convolution import Convolution
 from stepwell.nnls.equality_ends import Equalities, finish, product

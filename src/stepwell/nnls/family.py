@@ -12,17 +12,8 @@ import numpy as np
 
 from stepwell import _core, arrays
 from stepwell.arrays import Array
-from stepwell.checks import (
-    read_array,
-    read_choice,
-    read_real,
-    require,
-    require_each,
-    require_finite,
-    require_kind,
-    require_one_home,
-    require_shape,
-)
+from stepwell.arrays.checks import read_array, require_each, require_finite, require_one_home
+from stepwell.common.checks import read_choice, read_real, require, require_kind, require_shape
 
 INFINITY = float("inf")
 #: What the core calls the rules for λ.

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from stepwell import _core, arrays
+from stepwell.common.threads import default_threads
 from stepwell.nnls.batch import CHAIN, LAM, LAM_COUNTS, MORE, Batch
 from stepwell.nnls.job import Answers, make_job
 from stepwell.nnls.result import AnyResult
 from stepwell.nnls.wrap import wrap
-from stepwell.threads import default_threads
 
 #: A part of a batch that has to be copied (another memory order or dtype) takes at most this many bytes, and this
 #: share of what is free.

@@ -11,8 +11,8 @@ import numpy as np
 
 from stepwell.arrays import Array, host_copy, is_lazy
 from stepwell.arrays.records import ComputedLater
-from stepwell.reprs import summarise
-from stepwell.status import SolverStatus
+from stepwell.arrays.reprs import summarise
+from stepwell.common.status import SolverStatus
 
 #: Of one system a number; of a batch an array of the caller's library with one number a system. Which of the two it is
 #: depends on the shape of b, which types do not tell: checkers read Any.

@@ -13,7 +13,7 @@ import numpy as np
 
 from stepwell import _core
 from stepwell.arrays import Array, as_readable, matrix_product, plus_product, transposed_product
-from stepwell.threads import default_threads
+from stepwell.common.threads import default_threads
 
 #: So many columns are multiplied by a transposed matrix one by one, in passes over it in its own order.
 FEW_COLUMNS = 4

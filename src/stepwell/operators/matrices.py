@@ -20,6 +20,7 @@ from stepwell.arrays import (
     transposed_product,
     without_graph,
 )
+from stepwell.arrays.checks import require_real
 from stepwell.arrays.sparse import (
     csr_parts,
     csr_with_transpose,
@@ -28,12 +29,12 @@ from stepwell.arrays.sparse import (
     is_sparse,
     linear_operator_base,
 )
-from stepwell.checks import WrongKind, read_choice, require_real, require_shape
+from stepwell.common.checks import WrongKind, read_choice, require_shape
+from stepwell.common.threads import default_threads
 from stepwell.operators.block_products import dense_products
 from stepwell.operators.cuda_sparse import BlockProduct, group_rows, is_available
 from stepwell.operators.operator import Operator, by_column, from_functions
 from stepwell.operators.over_ranks import products_of_pieces, takes_distributed_arrays
-from stepwell.threads import default_threads
 
 
 def as_operator(A: Any, dtype: Any = None, *, name: str = "A", columns: int | None = None) -> Operator:

@@ -9,7 +9,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from stepwell.arrays import Array, copy_to_device_of, namespace_of, own_copy, without_graph
-from stepwell.checks import read_array, read_switch, require_function, require_shape, require_template
+from stepwell.arrays.checks import read_array, require_template
+from stepwell.common.checks import read_switch, require_function, require_shape
 from stepwell.operators.error_state import callers_arithmetic
 
 #: Columns that are multiplied at a time where a dense matrix AᵀA is made.

@@ -10,19 +10,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from stepwell.arrays import Array, copy_to_device_of, namespace_of
+from stepwell.arrays.checks import read_array, require_template
 from stepwell.arrays.sparse import sparse_like
-from stepwell.checks import (
-    read_array,
-    read_seed,
-    read_sizes,
-    read_whole,
-    require_kind,
-    require_memory,
-    require_shape,
-    require_template,
-)
+from stepwell.common.checks import read_seed, read_sizes, read_whole, require_kind, require_memory, require_shape
+from stepwell.common.typing import OperatorLike
 from stepwell.operators.matrices import as_operator
-from stepwell.typing import OperatorLike
 
 
 def gradient(shape: Sequence[int], *, like: Array | None = None) -> Any:

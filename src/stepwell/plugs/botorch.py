@@ -22,7 +22,7 @@ from botorch.optim.utils import get_parameters_and_bounds
 from botorch.optim.utils.numpy_utils import get_bounds_as_ndarray
 from torch import Tensor
 
-from stepwell.checks import require
+from stepwell.common.checks import require
 from stepwell.quasi_newton.api import minimize, minimize_batch
 from stepwell.quasi_newton.status import Status
 

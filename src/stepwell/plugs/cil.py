@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from cil.optimisation.algorithms import Algorithm
 
-from stepwell.bounds import split_bounds
+from stepwell.arrays.bounds import split_bounds
 from stepwell.quasi_newton.optimizer import LBFGSB as Solver
 
 

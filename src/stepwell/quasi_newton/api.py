@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import os
 import time
-import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 
 from stepwell.arrays import Array, as_user_array
-from stepwell.checks import require, require_function, require_kind, warn_caller
-from stepwell.quasi_newton.differences import SCHEMES, without_fixed
+from stepwell.common.checks import require, require_function, require_kind, warn_caller
+from stepwell.quasi_newton.differences import without_fixed
 from stepwell.quasi_newton.driver import Interrupted, drive
 from stepwell.quasi_newton.objective import Objective
 from stepwell.quasi_newton.options import Options, Plan, read_options
 from stepwell.quasi_newton.results import batch_result, intermediate_batch, seconds_of, single_result
 from stepwell.quasi_newton.run import Run
-from stepwell.quasi_newton.scipy_conventions import read_callback, warn_unused
+from stepwell.quasi_newton.scipy.conventions import read_callback, warn_unused
 
 if TYPE_CHECKING:
     from stepwell.quasi_newton.checkpoint import Checkpoint
@@ -147,16 +146,6 @@ def minimize(
     """
     from stepwell.quasi_newton import result_types  # noqa: F401 (SciPy's import is not part of the run's time)
 
-    if isinstance(method, bool) or callable(method) or (isinstance(method, str) and method in SCHEMES):
-        warnings.warn(
-            "the fourth argument of minimize is method, as in SciPy; give jac and what follows by name",
-            DeprecationWarning,
-            stacklevel=2,
-        )
-        method, jac, bounds, tol, callback, options, hess, hessp = _old_order(
-            method, jac, hess, hessp, bounds, tol, callback, options
-        )
-
     def read() -> tuple[Plan, Callable[..., None] | None]:
         known = method is None or (isinstance(method, str) and method.upper() == "L-BFGS-B")
         require_kind(known, "method", method, "None or 'L-BFGS-B'")
@@ -172,7 +161,7 @@ def minimize(
         run = Run(x0, bounds, plan.h0, plan.settings)
         objective = _objective(run, fun, jac, args, plan)
     else:
-        from stepwell.quasi_newton.rank_setup import read_ranks, together
+        from stepwell.quasi_newton.ranks.setup import read_ranks, together
 
         x0, bounds, comm, ranks = read_ranks(x0, bounds, comm)
         plan, tell = together(ranks, read)
@@ -347,17 +336,6 @@ def _driven(
     return ended(mode)
 
 
-def _old_order(
-    method: Any, jac: Any, hess: Any, hessp: Any, bounds: Any, tol: Any, callback: Any, options: Any
-) -> tuple[Any, ...]:
-    """Return arguments that were given in the order of version 0.1: jac, bounds, tol, callback, options."""
-    if isinstance(bounds, Mapping):
-        bounds, options = None, bounds
-    given = {"bounds": (jac, bounds), "tol": (hess, tol), "callback": (hessp, callback)}
-    shifted = {name: old if old is not None else new for name, (old, new) in given.items()}
-    return None, method, shifted["bounds"], shifted["tol"], shifted["callback"], options, None, None
-
-
 def _objective(run: Run, fun: Callable[..., Any], jac: Any, args: Any, plan: Plan) -> Objective:
     if run.share is not None:
         given = callable(jac) or (isinstance(jac, bool | np.bool_) and bool(jac))
@@ -385,10 +363,7 @@ def _objective(run: Run, fun: Callable[..., Any], jac: Any, args: Any, plan: Pla
         threads=plan.settings.thread_count(),
     )
     if plan.absolute_step is not None and not objective.differenced:
-        warn_caller(
-            "options['eps'] is the step of finite differences, as in SciPy, and has no effect with a gradient; the "
-            "stopping rule that had this name is 'relative_gtol'"
-        )
+        warn_caller("options['eps'] is the step of finite differences, as in SciPy, and has no effect with a gradient")
     return objective
 
 
@@ -413,6 +388,6 @@ def _printer(verbose: int) -> Any:
 def _clock(run: Run, plan: Plan) -> Any:
     if not (run.variables.on_device and plan.time_objective):
         return None
-    from stepwell.quasi_newton.cuda_events import clock_for
+    from stepwell.quasi_newton.cuda.events import clock_for
 
     return clock_for(run.variables.template)

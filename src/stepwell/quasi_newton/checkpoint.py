@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stepwell import checkpoints
 from stepwell.arrays import host_copy
-from stepwell.checks import warn_caller
-from stepwell.files import Path, Unreadable
+from stepwell.common import checkpoints
+from stepwell.common.checks import warn_caller
+from stepwell.common.files import Path, Unreadable
 from stepwell.quasi_newton import saved_state
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _PATH = ("m", "history", "cauchy", "line_search")
 
 def write(path: Path, run: Run, more: Mapping[str, Any] | None = None) -> None:
     """Write a run that waits for an evaluation, or has ended; its arrays are not copied on the host."""
-    checkpoints.write(path, KIND, saved_state.collect(run) | dict(more or {}))
+    checkpoints.write(path, KIND, run.state() | dict(more or {}))
 
 
 def read(path: Path) -> tuple[saved_state.Saved, dict[str, Any]]:
@@ -51,7 +51,7 @@ class Checkpoint:
     ----------
     path : path
     every : int or str
-        See `stepwell.checkpoints.read_interval`.
+        See `stepwell.common.checkpoints.read_interval`.
     run : Run
         At its start.
     objective : Objective

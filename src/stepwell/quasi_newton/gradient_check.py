@@ -10,7 +10,8 @@ from typing import Any, Literal
 import numpy as np
 
 from stepwell.arrays import Array, device_name, is_cuda, same_order
-from stepwell.checks import read_host_array, read_seed, read_whole, require, require_function, require_shape
+from stepwell.arrays.checks import read_host_array
+from stepwell.common.checks import read_seed, read_whole, require, require_function, require_shape
 from stepwell.quasi_newton.inputs import read_start
 
 #: Up to this many variables, the components are looked at one by one.

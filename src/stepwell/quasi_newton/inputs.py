@@ -30,16 +30,9 @@ from stepwell.arrays import (
     view_foreign,
     without_graph,
 )
-from stepwell.bounds import split_bounds
-from stepwell.checks import (
-    read_host_array,
-    require_each,
-    require_finite,
-    require_real,
-    require_shape,
-    view_on_host,
-    warn_caller,
-)
+from stepwell.arrays.bounds import split_bounds
+from stepwell.arrays.checks import read_host_array, require_each, require_finite, require_real, view_on_host
+from stepwell.common.checks import require_shape, warn_caller
 from stepwell.quasi_newton.target import Box
 from stepwell.quasi_newton.variables import Variables, refuse_traced
 

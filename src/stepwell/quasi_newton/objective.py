@@ -26,7 +26,7 @@ from stepwell.arrays import (
     value_and_gradient,
     wait_for_values,
 )
-from stepwell.checks import require, require_function
+from stepwell.common.checks import require, require_function
 from stepwell.quasi_newton.differences import SCHEMES, Differences, Workers, rounding_of
 from stepwell.quasi_newton.target import Box, Target
 from stepwell.quasi_newton.variables import Points, Variables

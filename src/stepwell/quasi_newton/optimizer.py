@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stepwell.arrays import Array, as_user_array, copy_to_device_of, is_cuda, numpy_dtype
-from stepwell.checks import require
-from stepwell.deprecation import renamed
+from stepwell.common.checks import require
+from stepwell.common.threads import OneAtATime
 from stepwell.quasi_newton import checkpoint, saved_state
 from stepwell.quasi_newton.results import single_result
 from stepwell.quasi_newton.run import Run
@@ -21,11 +21,10 @@ from stepwell.quasi_newton.state import LOOK_EVERY
 from stepwell.quasi_newton.status import Status, status_message
 from stepwell.quasi_newton.target import Box
 from stepwell.quasi_newton.variables import Variables
-from stepwell.threads import OneAtATime
 
 if TYPE_CHECKING:
     from stepwell.quasi_newton.inverse_hessian import DeviceInverseHessian, InverseHessian
-    from stepwell.quasi_newton.rank_hessian import RankInverseHessian
+    from stepwell.quasi_newton.ranks.hessian import RankInverseHessian
     from stepwell.quasi_newton.result_types import Result
 
 _DEFAULT = Settings()
@@ -69,7 +68,6 @@ class LBFGSB:
     One thread at a time: a second one that calls `tell`, `stop`, `state_dict` or `save` meanwhile gets a RuntimeError.
     """
 
-    @renamed(eps="relative_gtol")
     def __init__(
         self,
         x0: Array,
@@ -101,7 +99,7 @@ class LBFGSB:
         if comm is None and not hasattr(x0, "base_comm"):
             self._begin(Run(x0, bounds, h0, read()))
             return
-        from stepwell.quasi_newton.rank_setup import read_ranks, together
+        from stepwell.quasi_newton.ranks.setup import read_ranks, together
 
         x0, bounds, comm, ranks = read_ranks(x0, bounds, comm)
         self._begin(Run(x0, bounds, h0, together(ranks, read), comm=comm, ranks=ranks))
@@ -238,7 +236,7 @@ class LBFGSB:
         `save` and `load` are for all of them.
         """
         with self._alone:
-            return saved_state.pack(self._run)
+            return saved_state.with_checksum(self._run.state())
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything needed to resume to a file, which is replaced in one step; over ranks, to a folder.
@@ -261,7 +259,7 @@ class LBFGSB:
             if self._run.share is None:
                 checkpoint.write(path, self._run)
                 return
-            from stepwell.quasi_newton.rank_files import save_pieces
+            from stepwell.quasi_newton.ranks.files import save_pieces
 
             save_pieces(path, self._run, self._run.share)
 
@@ -289,8 +287,8 @@ class LBFGSB:
         if comm is None and not os.path.isdir(path):
             return cls._continued(checkpoint.read(path)[0], like, h0)
         from stepwell.distributed import Ranks
-        from stepwell.quasi_newton.rank_files import Folder
-        from stepwell.quasi_newton.rank_setup import together
+        from stepwell.quasi_newton.ranks.files import Folder
+        from stepwell.quasi_newton.ranks.setup import together
 
         ranks = None if comm is None else Ranks(comm)
         found = together(ranks, lambda: Folder.of(path))
@@ -338,7 +336,7 @@ class LBFGSB:
         if comm is None:
             return cls._continued(saved_state.unpack(state), like, h0)
         from stepwell.distributed import Ranks
-        from stepwell.quasi_newton.rank_setup import together
+        from stepwell.quasi_newton.ranks.setup import together
 
         return cls._continued(together(Ranks(comm), lambda: saved_state.unpack(state)), like, h0, comm)
 
@@ -367,7 +365,7 @@ class LBFGSB:
         trial, diagonal, share = placed(saved.arrays["trial"]), h0 if saved.weights_vary else weights, None
         if comm is not None:
             from stepwell.distributed import Ranks
-            from stepwell.quasi_newton.rank_setup import settle
+            from stepwell.quasi_newton.ranks.setup import settle
 
             variables, box, share = settle(Ranks(comm), comm, variables, box, diagonal, saved.settings)
         new._begin(Run.resumed(variables, trial, box, diagonal, saved, share))

@@ -9,17 +9,8 @@ from typing import Any, Literal, TypedDict
 import numpy as np
 
 from stepwell.arrays import Array
-from stepwell.checks import (
-    read_array,
-    read_host_array,
-    read_real,
-    read_switch,
-    read_whole,
-    require,
-    require_each,
-    require_kind,
-    warn_caller,
-)
+from stepwell.arrays.checks import read_array, read_host_array, require_each
+from stepwell.common.checks import read_real, read_switch, read_whole, require, require_kind, warn_caller
 from stepwell.quasi_newton.settings import CauchyPolicy, HistoryDtype, LineSearch, LineSearchPreset, Settings
 
 

@@ -8,8 +8,8 @@ import numpy as np
 from scipy.optimize import OptimizeResult
 
 from stepwell.arrays import Array
+from stepwell.arrays.reprs import summarise
 from stepwell.quasi_newton.status import Status
-from stepwell.reprs import summarise
 
 #: What a text of a result shows first; the rest follows as it is.
 _FIRST = ("message", "success", "status", "reason", "fun", "x", "jac", "projected_gradient", "nit", "nfev", "njev")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stepwell import _core
-from stepwell.arrays import Array, namespace_of
+from stepwell.arrays import Array, host_copy, namespace_of
 from stepwell.quasi_newton.inputs import project_start, read_bounds, read_diagonal, read_start
 from stepwell.quasi_newton.settings import Settings
 from stepwell.quasi_newton.state import BEGIN, FINISH
@@ -22,8 +22,8 @@ from stepwell.quasi_newton.variables import Variables
 if TYPE_CHECKING:
     from stepwell.distributed import Ranks
     from stepwell.quasi_newton.inverse_hessian import DeviceInverseHessian, InverseHessian
-    from stepwell.quasi_newton.rank_hessian import RankInverseHessian
-    from stepwell.quasi_newton.rank_setup import Share
+    from stepwell.quasi_newton.ranks.hessian import RankInverseHessian
+    from stepwell.quasi_newton.ranks.setup import Share
     from stepwell.quasi_newton.saved_state import Saved
 
 
@@ -73,7 +73,7 @@ class Run:
         return run
 
     def _start_on_ranks(self, x0: Array, bounds: Any, h0: Any, settings: Settings, comm: Any, ranks: Ranks) -> None:
-        from stepwell.quasi_newton.rank_setup import settle, together
+        from stepwell.quasi_newton.ranks.setup import settle, together
 
         def read() -> tuple[Variables, Array, Box | None]:
             variables, start = read_start(x0, may_be_empty=True)
@@ -179,6 +179,21 @@ class Run:
             "nbytes": self.target.nbytes,
         }
 
+    def state(self) -> dict[str, Any]:
+        """Put together what the run goes on from, arrays as they are: the next turn overwrites them."""
+        from stepwell.quasi_newton.saved_state import VERSION, as_text
+
+        given = {} if self.box is None else {"lower": self.box.lower, "upper": self.box.upper}
+        given |= {} if self.weights is None else {"weights": self.weights}
+        return {
+            "version": VERSION,
+            "shape": self.variables.shape,
+            "settings": as_text(self.settings),
+            "weights_vary": self.diagonal is not None,
+            **{name: part if isinstance(part, np.ndarray) else host_copy(part) for name, part in given.items()},
+            **self.target.arrays(),
+        }
+
     def pairs(self, problem: int) -> tuple[list[Array], list[Array]]:
         """Return copies of the pairs of one problem, rows of S and of Y, oldest first."""
         s, y = ([namespace_of(row).asarray(row, copy=True) for row in rows] for rows in self.target.pairs(problem))
@@ -198,7 +213,7 @@ class Run:
             h0 = namespace_of(h0).asarray(h0, copy=True)
         count, size = int(state["pairs"]), self.variables.size
         if self.share is not None and self.share.ranks.size > 1:
-            from stepwell.quasi_newton.rank_hessian import RankInverseHessian
+            from stepwell.quasi_newton.ranks.hessian import RankInverseHessian
 
             kept = None if shared else self.pairs(problem)
             rows = functools.partial(self.target.pairs, problem) if kept is None else lambda: kept
@@ -217,7 +232,7 @@ def make_target(
 ) -> Target:
     """Make the target for starting points (B, n), inside the bounds, on the host or on a CUDA device."""
     if on_device:
-        from stepwell.quasi_newton.cuda_target import CudaTarget
+        from stepwell.quasi_newton.cuda.target import CudaTarget
 
         return CudaTarget(start, box, weights, settings, weights_vary=weights_vary)
     from stepwell.quasi_newton.host_target import HostTarget
@@ -238,10 +253,10 @@ def make_rank_target(
     """Make the target for this rank's piece of a problem, on the host or on a CUDA device."""
     ranks, pieces, threads = share
     if on_device:
-        from stepwell.quasi_newton.cuda_rank_target import CudaRankTarget
+        from stepwell.quasi_newton.ranks.cuda_target import CudaRankTarget
 
         return CudaRankTarget(start, box, weights, settings, weights_vary=weights_vary, pieces=pieces, ranks=ranks)
-    from stepwell.quasi_newton.rank_target import PieceTarget, RankTarget
+    from stepwell.quasi_newton.ranks.target import PieceTarget, RankTarget
 
     settings = dataclasses.replace(settings, threads=threads)
     if ranks.size == 1:

@@ -8,42 +8,29 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from stepwell import _core
-from stepwell.arrays import host_copy
-from stepwell.checks import require_kind
+from stepwell.common.checks import require_kind
 from stepwell.quasi_newton.settings import LineSearch, Settings
 from stepwell.quasi_newton.state import ARRAYS, STATE_DTYPE, history_array_dtype
-
-if TYPE_CHECKING:
-    from stepwell.quasi_newton.run import Run
 
 VERSION = 6
 _NEEDED = {"shape", "settings", "weights_vary", "checksum", *ARRAYS}
 _OPTIONAL = ("lower", "upper", "weights")
 
 
-def collect(run: Run) -> dict[str, Any]:
-    """Put together what a run goes on from, arrays as they are: the next turn overwrites them."""
-    given = {} if run.box is None else {"lower": run.box.lower, "upper": run.box.upper}
-    given |= {} if run.weights is None else {"weights": run.weights}
-    return {
-        "version": VERSION,
-        "shape": run.variables.shape,
-        "settings": json.dumps(dataclasses.asdict(run.settings), default=lambda number: number.item()),
-        "weights_vary": run.diagonal is not None,
-        **{name: part if isinstance(part, np.ndarray) else host_copy(part) for name, part in given.items()},
-        **run.target.arrays(),
-    }
+def as_text(settings: Settings) -> str:
+    """Return settings as JSON."""
+    return json.dumps(dataclasses.asdict(settings), default=lambda number: number.item())
 
 
-def pack(run: Run) -> dict[str, Any]:
-    """Return the same as copies, with a checksum."""
-    state = {name: np.array(part) if isinstance(part, np.ndarray) else part for name, part in collect(run).items()}
-    return state | {"checksum": _checksum(state)}
+def with_checksum(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what `Run.state` put together as copies, with a checksum."""
+    copies = {name: np.array(part) if isinstance(part, np.ndarray) else part for name, part in state.items()}
+    return copies | {"checksum": _checksum(copies)}
 
 
 def _checksum(state: Mapping[str, Any]) -> str:

@@ -10,8 +10,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from stepwell import _core
-from stepwell.checks import UNLIMITED, read_choice, read_real, read_whole, require
-from stepwell.threads import default_threads, read_threads
+from stepwell.common.checks import UNLIMITED, read_choice, read_real, read_whole, require
+from stepwell.common.threads import default_threads, read_threads
 
 CauchyPolicy = Literal["exact", "first-interval", "none"]
 CAUCHY_POLICIES: tuple[CauchyPolicy, ...] = get_args(CauchyPolicy)

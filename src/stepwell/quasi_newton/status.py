@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from stepwell.status import SolverStatus
+from stepwell.common.status import SolverStatus
 
 
 class Status(SolverStatus):

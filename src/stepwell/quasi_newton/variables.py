@@ -33,7 +33,8 @@ from stepwell.arrays import (
     view_foreign,
     view_is_copy,
 )
-from stepwell.checks import WrongKind, read_host_array, require_one_home, require_real, require_shape
+from stepwell.arrays.checks import read_host_array, require_one_home, require_real
+from stepwell.common.checks import WrongKind, require_shape
 
 _REAL = ("float64", "float32")
 

@@ -6,6 +6,7 @@
 | `envi.py` | ENVI headers: read, written |
 | `work.py` | `Work`: maps on the disk that grow slab by slab; `fill`: the loop |
 | `nifti.py` | maps as NIfTI files |
+| `commands.py` | what the commands that map images share |
 """
 
 from __future__ import annotations

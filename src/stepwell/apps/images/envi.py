@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.files import Unreadable, open_regular, read_text, require_regular
+from stepwell.common.files import Unreadable, open_regular, read_text, require_regular
 
 #: Codes of "data type".
 DTYPES = {1: "u1", 2: "i2", 3: "i4", 4: "f4", 5: "f8", 12: "u2", 13: "u4", 14: "i8", 15: "u8"}

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.files import replacing
+from stepwell.common.files import replacing
 
 
 def write_nifti(path: str | os.PathLike[str], array: np.ndarray, like: Any = None) -> None:

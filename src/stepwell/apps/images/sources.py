@@ -15,8 +15,8 @@ import numpy as np
 
 from stepwell.apps.hdf5 import open_hdf5, own_datasets
 from stepwell.apps.images import envi
-from stepwell.array_files import map_array_file, open_arrays
-from stepwell.files import Unreadable, damage_told, open_regular, require_regular, unpack
+from stepwell.common.array_files import map_array_file, open_arrays
+from stepwell.common.files import Unreadable, damage_told, open_regular, require_regular, unpack
 
 #: Packages that a format needs, by the ending of a file's name, and the extra that brings them.
 NEEDS = {".nii": ("nibabel", "nifti"), ".nii.gz": ("nibabel", "nifti"), ".mat": ("h5py", "matlab")}

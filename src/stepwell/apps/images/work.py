@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from stepwell.apps.images.sources import Image
-from stepwell.array_files import map_array_file
-from stepwell.files import Unreadable, read_text, replacing, write_text
+from stepwell.common.array_files import map_array_file
+from stepwell.common.files import Unreadable, read_text, replacing, write_text
 
 #: Bytes that the voxels of one step, with what is made of them, may take.
 STEP_BYTES = 2**27

@@ -8,6 +8,7 @@
 | `maps.py` | the numbers that are read off a distribution |
 | `simulate.py` | a phantom with truth |
 | `run.py` | `map_image`: a whole image, in slabs, resumable |
+| `plots.py`, `command.py` | pictures of maps; `stepwell t2map` |
 """
 
 from __future__ import annotations

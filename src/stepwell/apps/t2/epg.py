@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from stepwell.checks import read_array, read_real, read_whole, require_each, require_memory, require_shape
+from stepwell.arrays.checks import read_array, require_each
+from stepwell.common.checks import read_real, read_whole, require_memory, require_shape
 
 
 def echo_decays(echoes: int, te: float, t2: np.ndarray, angles: np.ndarray, t1: float = 1.0) -> np.ndarray:

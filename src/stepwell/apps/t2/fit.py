@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from stepwell.api.nnls import nnls
 from stepwell.apps.t2.maps import MAPS, fraction_errors, read_off
 from stepwell.apps.t2.model import T2Model
 from stepwell.arrays import Array, copy_to_device_of, host_copy, namespace_of
-from stepwell.checks import read_array, read_switch, require_function, require_instance, require_shape, require_template
-from stepwell.nnls import nnls
+from stepwell.arrays.checks import read_array, require_template
+from stepwell.common.checks import read_switch, require_function, require_instance, require_shape
 
 #: Steps between the angles that are tried first; then halved until all neighbours of the best one were tried.
 FIRST_STRIDE = 8

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 
 from stepwell.apps.t2.epg import echo_decays
-from stepwell.checks import read_choice, read_real, read_reals, read_whole, require
+from stepwell.common.checks import read_choice, read_real, read_reals, read_whole, require
 
 #: How λ is chosen, where it is not a number.
 LamRule: TypeAlias = Literal["chi2", "gcv", "lcurve", "discrepancy"]

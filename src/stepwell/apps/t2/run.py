@@ -20,9 +20,9 @@ from stepwell.apps.t2.fit import NOT_FITTED, fit_voxels
 from stepwell.apps.t2.maps import MAPS
 from stepwell.apps.t2.model import T2Model
 from stepwell.arrays import Array
-from stepwell.checks import read_choice, read_real
-from stepwell.files import Unreadable, write_text
-from stepwell.temporary import scratch_folder
+from stepwell.common.checks import read_choice, read_real
+from stepwell.common.files import Unreadable, write_text
+from stepwell.common.temporary import scratch_folder
 
 Format = Literal["auto", "nii.gz", "nii", "npy"]
 #: A field of flip angles with larger numbers is in degrees, else relative to 180°.

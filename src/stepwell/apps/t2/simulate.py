@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from stepwell.apps.t2.epg import echo_decays
-from stepwell.checks import read_real, read_seed, read_sizes, read_whole, require_memory
+from stepwell.common.checks import read_real, read_seed, read_sizes, read_whole, require_memory
 
 #: Mean T2 in seconds and width in ln T2 of the three kinds of water: myelin, within and between cells, free.
 WATERS = {"myelin": (0.018, 0.15), "middle": (0.080, 0.15), "free": (1.2, 0.1)}

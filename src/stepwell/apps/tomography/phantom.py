@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from stepwell.checks import read_whole, require_memory
+from stepwell.common.checks import read_whole, require_memory
 
 #: Added grey value, half axes (x, y, z), centre (x, y, z), turn about z in degrees. The head of Shepp and Logan (1974)
 #: with the contrasts of Toft (1996), in the common extension to ellipsoids.

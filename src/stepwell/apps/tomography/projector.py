@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from stepwell.checks import read_array, read_real, read_whole, require, require_finite, require_memory, require_shape
+from stepwell.arrays.checks import read_array, require_finite
+from stepwell.common.checks import read_real, read_whole, require, require_memory, require_shape
 
 #: Parts of a pixel smaller than this are left to its other bins.
 SMALLEST_AREA = 1e-12

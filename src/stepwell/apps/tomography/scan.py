@@ -13,9 +13,10 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 
 from stepwell.apps.hdf5 import open_hdf5, own_datasets, own_groups, read_dataset
-from stepwell.array_files import open_arrays, require_room
-from stepwell.checks import read_array, read_whole, require_shape
-from stepwell.files import Unreadable, damage_told, open_regular
+from stepwell.arrays.checks import read_array
+from stepwell.common.array_files import open_arrays, require_room
+from stepwell.common.checks import read_whole, require_shape
+from stepwell.common.files import Unreadable, damage_told, open_regular
 
 #: How the axes of projections may lie.
 Order: TypeAlias = Literal["angles,slices,detectors", "angles,detectors,slices"]

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse.linalg
 
-from stepwell.checks import read_array, read_real, read_seed, require_shape
+from stepwell.arrays.checks import read_array
+from stepwell.common.checks import read_real, read_seed, require_shape
 from stepwell.operators import Operator, as_operator
 from stepwell.operators.matrices import power_near
 

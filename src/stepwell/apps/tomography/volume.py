@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.checks import read_sizes, read_whole, require_memory
+from stepwell.common.checks import read_sizes, read_whole, require_memory
 from stepwell.distributed import Communicator, read_comm
 from stepwell.operators import Operator, as_operator, from_functions, gradient
 

@@ -6,6 +6,7 @@
 | `pixels.py` | `unmix_pixels`: abundances of many pixels, by one library or by random parts of it |
 | `simulate.py` | a scene with truth |
 | `run.py` | `unmix_image`: a whole image, in lines, resumable |
+| `plots.py`, `command.py` | pictures of abundances; `stepwell unmix` |
 """
 
 from __future__ import annotations

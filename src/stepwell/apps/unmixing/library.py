@@ -11,9 +11,10 @@ from pathlib import Path
 import numpy as np
 
 from stepwell.apps.images import envi
-from stepwell.array_files import open_arrays
-from stepwell.checks import read_array, read_texts, require, require_finite, require_shape
-from stepwell.files import Unreadable, read_text, replacing
+from stepwell.arrays.checks import read_array, require_finite
+from stepwell.common.array_files import open_arrays
+from stepwell.common.checks import read_texts, require, require_shape
+from stepwell.common.files import Unreadable, read_text, replacing
 
 #: Columns of a CSV file that hold classes and names, unless one is named.
 CLASS_COLUMNS = ("class", "level_1", "material", "category", "type")

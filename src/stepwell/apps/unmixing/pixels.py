@@ -8,23 +8,21 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
+from stepwell.api.lsq import lsq_linear
 from stepwell.apps.errors import scatter_of_sums
 from stepwell.apps.unmixing.library import SpectralLibrary
 from stepwell.arrays import Array, copy_to_device_of, host_copy, namespace_of
-from stepwell.checks import (
-    read_array,
+from stepwell.arrays.checks import read_array, require_finite, require_template
+from stepwell.common.checks import (
     read_choice,
     read_real,
     read_seed,
     read_switch,
     read_whole,
     require,
-    require_finite,
     require_instance,
     require_shape,
-    require_template,
 )
-from stepwell.nnls import lsq_linear
 
 #: Sums of the abundances: one; at most one, the rest being shade; any.
 Total: TypeAlias = Literal["one", "most", "free"]

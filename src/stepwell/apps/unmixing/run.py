@@ -17,11 +17,11 @@ from stepwell.apps.images import Image, Work, envi, fill, open_image
 from stepwell.apps.images.work import STEP_BYTES, identity, plain, write_npy
 from stepwell.apps.unmixing.library import SpectralLibrary, read_library
 from stepwell.apps.unmixing.pixels import NOT_SOLVED, Unmixing, unmix_pixels
-from stepwell.array_files import open_arrays, read_numbers
 from stepwell.arrays import Array
-from stepwell.checks import read_real
-from stepwell.files import Unreadable, replacing, write_text
-from stepwell.temporary import scratch_folder
+from stepwell.common.array_files import open_arrays, read_numbers
+from stepwell.common.checks import read_real
+from stepwell.common.files import Unreadable, replacing, write_text
+from stepwell.common.temporary import scratch_folder
 
 #: Reflectances of an image whose library has none above this, and whose own pixels go beyond ten times as much, are
 #: taken for whole numbers of ten-thousandths.

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.ndimage import gaussian_filter
 
 from stepwell.apps.unmixing.library import SpectralLibrary
-from stepwell.checks import read_real, read_seed, read_whole, require_memory
+from stepwell.common.checks import read_real, read_seed, read_whole, require_memory
 
 #: Materials of the scene.
 MATERIALS = ("vegetation", "soil", "water", "roof", "straw")

@@ -11,7 +11,7 @@ from scipy.spatial import cKDTree
 from stepwell import _core
 from stepwell.apps.voronoi.domain import pixel_size, read_shape, read_sites
 from stepwell.arrays import Array, as_user_array, host_copy, is_cuda, namespace_of
-from stepwell.checks import read_choice, read_switch
+from stepwell.common.checks import read_choice, read_switch
 from stepwell.quasi_newton.settings import Settings
 
 METHODS = ("exact", "jump-flooding")

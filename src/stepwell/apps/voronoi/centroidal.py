@@ -14,7 +14,8 @@ from stepwell.apps.voronoi.run import Run
 from stepwell.apps.voronoi.starts import read_start
 from stepwell.apps.voronoi.tessellation import Intermediate, Tessellation
 from stepwell.arrays import Array
-from stepwell.checks import read_choice, read_seed, read_switch, require_function, require_one_home
+from stepwell.arrays.checks import require_one_home
+from stepwell.common.checks import read_choice, read_seed, read_switch, require_function
 from stepwell.quasi_newton.settings import Settings
 
 METHODS = ("lbfgsb", "lloyd")

@@ -17,6 +17,8 @@ from stepwell.cuda.runtime import launch, load_kernel
 
 THREADS = 256
 KERNEL_DEFINES: dict[str, str | int] = {"SW_THREADS": THREADS}
+#: What `stepwell info --warm` compiles: sources and their definitions.
+COMMON_KERNELS = [("voronoi", KERNEL_DEFINES)]
 #: Entries of src/cuda/voronoi/voronoi.cu.
 KERNELS = tuple(
     f"voronoi_{name}"

@@ -9,15 +9,8 @@ from typing import Any
 import numpy as np
 
 from stepwell.arrays import Array, as_contiguous, host_view, is_cuda, namespace_of, numpy_dtype, without_graph
-from stepwell.checks import (
-    WrongKind,
-    read_array,
-    read_real,
-    read_whole,
-    require,
-    require_each,
-    require_shape,
-)
+from stepwell.arrays.checks import read_array, require_each
+from stepwell.common.checks import WrongKind, read_real, read_whole, require, require_shape
 
 LONGEST_SIDE = 32768
 MAX_BITS = 24  # of a pixel's weight: exact in float32

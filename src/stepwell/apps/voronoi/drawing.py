@@ -15,7 +15,7 @@ from stepwell.apps.voronoi.mesh import Mesh, read_points
 from stepwell.apps.voronoi.pens import paints
 from stepwell.apps.voronoi.polygons import Cells
 from stepwell.apps.voronoi.route import hilbert_order
-from stepwell.checks import read_choice
+from stepwell.common.checks import read_choice
 
 MARKS = ("dots", "circles")
 #: Millimetres to which positions are rounded, and so many sizes of dots at most.

@@ -11,8 +11,9 @@ from stepwell import _core
 from stepwell.apps.voronoi.assignment import METHODS, thread_count
 from stepwell.apps.voronoi.domain import Density, read_density, read_sites, require_count
 from stepwell.arrays import Array, as_readable, as_user_array, host_copy, host_view, is_cuda
-from stepwell.checks import read_choice, read_real, read_whole, require_one_home
-from stepwell.threads import OneAtATime
+from stepwell.arrays.checks import require_one_home
+from stepwell.common.checks import read_choice, read_real, read_whole
+from stepwell.common.threads import OneAtATime
 
 #: F n / area² of the regular hexagonal tessellation of the plane, which no tessellation of uniform density undercuts
 #: (Fejes Tóth 1972).

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import math
 import os
 from typing import Any
 
 import numpy as np
 
 from stepwell.apps.voronoi.mesh import Mesh, read_points
-from stepwell.checks import read_array, require_shape
-from stepwell.files import replacing, write_text
+from stepwell.arrays.checks import read_array
+from stepwell.common.checks import require_shape
+from stepwell.common.files import replacing, write_text
+from stepwell.common.json_text import json_text
 
 Path = str | os.PathLike[str]
 
@@ -136,44 +136,13 @@ def write_json(path: Path, record: dict[str, Any]) -> None:
 
     Examples
     --------
-    >>> import pathlib, tempfile
+    >>> import json, pathlib, tempfile
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "statistics.json"
     >>> write_json(file, {"sites": np.int64(3), "angle_min": float("nan"), "valence": {6: 1}})
     >>> json.loads(file.read_text())
     {'sites': 3, 'angle_min': None, 'valence': {'6': 1}}
     """
     write_text(path, json_text(record) + "\n")
-
-
-def json_text(record: dict[str, Any]) -> str:
-    """Return a record as JSON text; arrays become lists.
-
-    Examples
-    --------
-    >>> print(json_text({"mass": np.array([0.5, np.inf])}))
-    {
-      "mass": [0.5, null]
-    }
-    """
-    lines = []
-    for key, value in record.items():
-        plain = _plain(value)
-        flat = not isinstance(plain, dict)
-        lines.append(f"  {json.dumps(key)}: " + json.dumps(plain, ensure_ascii=False, indent=None if flat else 2))
-    return "{\n" + ",\n".join(line.replace("\n", "\n  ") for line in lines) + "\n}"
-
-
-def _plain(value: Any) -> Any:
-    """The same in the words of JSON."""
-    if isinstance(value, dict):
-        return {str(key): _plain(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
-    if isinstance(value, np.ndarray | np.generic):
-        return _plain(value.tolist())
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value
 
 
 def _upright(mesh: Mesh, height: float) -> tuple[np.ndarray, np.ndarray]:

@@ -16,7 +16,8 @@ import numpy as np
 from scipy.spatial import Delaunay, QhullError
 
 from stepwell.apps.voronoi.polygons import Cells, clip_to_rectangle
-from stepwell.checks import read_array, read_real, require, require_each, require_finite, require_shape
+from stepwell.arrays.checks import read_array, require_each, require_finite
+from stepwell.common.checks import read_real, require, require_shape
 
 #: Twice the area of a triangle over its longest edge squared below which it is flat: far above what rounding leaves of
 #: three points on a line, far below anything that a tessellation makes.

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from scipy.spatial import cKDTree
 
-from stepwell.checks import read_array, require_shape
+from stepwell.arrays.checks import read_array
+from stepwell.common.checks import require_shape
 
 #: Most colours of a drawing; more are gathered round so many.
 PENS = 64

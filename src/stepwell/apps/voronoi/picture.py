@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.array_files import read_array_file
-from stepwell.checks import read_choice, read_real, require_each, require_finite, require_real, require_shape
-from stepwell.files import Unreadable, damage_told, open_regular
+from stepwell.arrays.checks import require_each, require_finite, require_real
+from stepwell.common.array_files import read_array_file
+from stepwell.common.checks import read_choice, read_real, require_shape
+from stepwell.common.files import Unreadable, damage_told, open_regular
 
 TONES = ("display", "linear")
 

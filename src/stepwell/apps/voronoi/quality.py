@@ -14,7 +14,7 @@ import numpy as np
 from stepwell.apps.voronoi.energy import HEXAGONAL_BOUND
 from stepwell.apps.voronoi.mesh import Mesh, voronoi_cells
 from stepwell.apps.voronoi.polygons import Cells
-from stepwell.checks import require_instance
+from stepwell.common.checks import require_instance
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from stepwell.apps.voronoi.mesh import read_extent, read_points
-from stepwell.checks import read_choice
+from stepwell.common.checks import read_choice
 
 METHODS = ("auto", "improved", "greedy", "hilbert", "given")
 #: The shortest tour of n random points in area A tends to this times √(n A) (Applegate et al. 2006).

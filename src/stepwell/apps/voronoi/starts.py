@@ -15,7 +15,7 @@ import numpy as np
 from stepwell.apps.voronoi.assignment import shared_pixels
 from stepwell.apps.voronoi.domain import Density, host_template, read_density, read_sites
 from stepwell.arrays import Array, as_user_array, copy_to_device_of, host_copy, is_cuda, namespace_of
-from stepwell.checks import read_seed, read_whole
+from stepwell.common.checks import read_seed, read_whole
 
 _MOST_BLOCKS = 1024  # along a side of the grid that the curve runs through
 _ROOT_BITS = 8  # after the point, of the roots of whole weights

@@ -1,0 +1,278 @@
+"""`stepwell t2map`: T2 distributions and myelin water of multi-echo MRI."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from rich.table import Table
+
+from stepwell.apps.images.commands import (
+    MEBIBYTE,
+    check_packages,
+    image_trouble,
+    imaging_options,
+    read_account,
+    read_sizes,
+    record_run,
+    slab_bar,
+)
+from stepwell.cli.console import make_table
+from stepwell.cli.inputs import (
+    FiniteRange,
+    check_folder,
+    open_place,
+    refuse_input_as_output,
+    usage_errors,
+    writing_trouble,
+)
+from stepwell.cli.output import Voice
+from stepwell.common.checks import meant, require
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_POSITIVE = FiniteRange(min=0, min_open=True)
+#: Seconds between the echoes of synthetic images, unless said otherwise.
+SYNTHETIC_TE = 0.010
+
+
+@click.command("t2map")
+@click.argument("image", required=False, type=_FILE)
+@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="Folder for the maps.")
+@click.option("--te", type=_POSITIVE, help="Seconds between echoes.")
+@click.option("--mask", type=_FILE, help="Voxels other than zero are fitted.")
+@click.option("--threshold", default=0.0, show_default=True, help="Leave out voxels whose first echo is not above it.")
+@click.option("--bins", type=click.IntRange(min=2), default=40, show_default=True, help="T2 values.")
+@click.option("--t2", type=(_POSITIVE, _POSITIVE), default=(0.010, 2.0), show_default=True,
+              help="Smallest and largest T2, seconds.")  # fmt: skip
+@click.option("--myelin", type=(_POSITIVE, _POSITIVE), default=(0.010, 0.025), show_default=True,
+              help="Window of myelin water, seconds.")  # fmt: skip
+@click.option("--middle", type=_POSITIVE, default=0.2, show_default=True,
+              help="Upper end of the window of other tissue water, seconds.")  # fmt: skip
+@click.option("--t1", type=_POSITIVE, default=1.0, show_default=True, help="T1, seconds.")
+@click.option("--angles", type=(_POSITIVE, _POSITIVE, click.IntRange(min=1)), default=(50.0, 180.0, 64),
+              show_default=True, help="Refocusing angles that are tried: first, last, how many.")  # fmt: skip
+@click.option("--flip", type=_POSITIVE, help="The refocusing angle in degrees, if it is known.")
+@click.option("--b1", type=_FILE, help="Map of relative flip angles (or degrees), instead of a search.")
+@click.option("--lam", default="chi2", show_default=True, help="λ, or its rule: chi2, gcv, lcurve, discrepancy.")
+@click.option("--chi2", type=FiniteRange(min=1, min_open=True), default=1.02, show_default=True,
+              help="Factor of the rule chi2.")  # fmt: skip
+@click.option("--noise", type=_POSITIVE, help="Standard deviation of the noise, for the rule discrepancy.")
+@click.option("--smooth", type=click.Choice(["I", "L1", "L2"]), default="I", show_default=True,
+              help="Penalise size, slope or curvature of the distribution.")  # fmt: skip
+@click.option("--distribution/--no-distribution", default=True, show_default=True, help="Keep t2dist.")
+@click.option("--errors/--no-errors", default=True, show_default=True, help="Compute sfr_se.")
+@click.option("--format", "kind", type=click.Choice(["auto", "nii.gz", "nii", "npy"]), default="auto",
+              show_default=True, help="Of the maps; auto: .nii.gz for NIfTI, else .npy.")  # fmt: skip
+@click.option("--variable", help="Which array of an .npz or .mat file.")
+@click.option("--synthetic", callback=read_sizes, metavar="XxYxZ",
+              help="Make such a phantom, with its truth, and map it.")  # fmt: skip
+@click.option("--echoes", type=click.IntRange(min=2), default=32, show_default=True, help="Echoes of the phantom.")
+@click.option("--snr", type=_POSITIVE, default=200.0, show_default=True, help="Signal to noise of the phantom.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the phantom's noise.")
+@imaging_options("maps.png")
+def command(
+    image: Path | None,
+    output: Path,
+    te: float | None,
+    mask: Path | None,
+    threshold: float,
+    angles: tuple[float, float, int],
+    flip: float | None,
+    b1: Path | None,
+    lam: str,
+    distribution: bool,
+    errors: bool,
+    kind: Any,
+    variable: str | None,
+    synthetic: tuple[int, ...] | None,
+    echoes: int,
+    snr: float,
+    seed: int,
+    restart: bool,
+    plots: bool,
+    array: str,
+    device: str,
+    threads: int | None,
+    memory: int,
+    voice: Voice,
+    **options: Any,
+) -> None:
+    """Map T2 distributions, myelin water and more from multi-echo spin-echo MRI.
+
+    IMAGE has four axes, the echo last: NIfTI (.nii, .nii.gz), .npy, .npz, or MATLAB 7.3 (.mat). OUTPUT gets one file a
+    map, named as in other programs (sfr is the myelin water fraction), t2map.json and maps.png. A run that was stopped
+    goes on when the same command is given again.
+    """
+    from stepwell.apps.t2 import T2Model, map_image
+
+    if (image is None) == (synthetic is None):
+        raise click.UsageError("give either IMAGE or --synthetic XxYxZ")
+    if image is not None and te is None:
+        raise click.UsageError("give --te, the seconds between echoes")
+    te = SYNTHETIC_TE if te is None else te
+    check_folder(output, "-o")
+    made = output / ("simulated.npy" if kind == "npy" else "simulated.nii.gz")
+    check_packages({"IMAGE": image or made, "--mask": mask, "--b1": b1,
+                    "--format": None if kind in ("auto", "npy") else Path(f"x.{kind}")}, plots=plots)  # fmt: skip
+    place = open_place(array, "float64", device)
+    like = None if place.library == "numpy" else place.like
+    if flip is not None:
+        angles = (flip, flip, 1)
+    options |= {"angles": angles, "lam": _read_lam(lam)}
+    with usage_errors():
+        T2Model(echoes=echoes, te=te, **options)
+        require(flip is None or b1 is None, "--b1", str(b1), "none beside --flip")
+    truth = None
+    with writing_trouble():
+        output.mkdir(parents=True, exist_ok=True)
+        if synthetic is not None:
+            truth, mask = _make_phantom(synthetic, made, echoes, te, snr, seed, options.get("t1", 1.0))
+            image = made
+    assert image is not None
+    refuse_input_as_output(
+        image, [output / f"{name}.{end}" for name in _names() for end in ("nii.gz", "nii", "npy")], "-o"
+    )
+    with slab_bar(voice, f"mapping {image.name}") as tell, image_trouble(image):
+        run = map_image(image, output, te, mask=mask, b1=b1, threshold=threshold, distribution=distribution,
+                        errors=errors, format=kind, variable=variable, restart=restart, like=like, threads=threads,
+                        progress=tell, step_bytes=memory * MEBIBYTE, **options)  # fmt: skip
+    written = [path.name for path in run.files.values()] + ["t2map.json"]
+    if plots and run.converged:
+        with writing_trouble():
+            _draw(run, image, variable, output, truth)
+        written.append("maps.png")
+    summary = read_account(output / "t2map.json")
+    if truth is not None:
+        summary["errors"] = _errors(run, truth)
+    with writing_trouble():
+        record_run(voice, summary, array=array, device=device, threads=threads)
+    voice.say(*_report(run, summary, output, written))
+    if run.fitted and not run.converged:
+        raise click.ClickException(f"none of {run.fitted} voxels converged")
+    if not run.fitted:
+        raise click.ClickException("there is no voxel to fit: nothing above the threshold within the mask")
+
+
+def _read_lam(text: str) -> float | str:
+    from stepwell.apps.t2.model import LAM_RULES
+
+    if text in LAM_RULES:
+        return text
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    with usage_errors():
+        allowed = f"a number of at least 0 or one of {', '.join(LAM_RULES)}{meant(text, LAM_RULES)}"
+        require(number >= 0 and math.isfinite(number), "--lam", text, allowed)
+    return number
+
+
+def _names() -> list[str]:
+    from stepwell.apps.t2 import MAPS
+
+    return list(MAPS)
+
+
+def _make_phantom(
+    sizes: tuple[int, ...], path: Path, echoes: int, te: float, snr: float, seed: int, t1: float
+) -> tuple[dict[str, np.ndarray], Path]:
+    """Write a phantom, its mask and the true maps beside it; return these and where the mask is."""
+    from stepwell.apps.images.nifti import write_nifti
+    from stepwell.apps.t2 import simulate
+    from stepwell.common.files import replacing
+
+    if len(sizes) not in (2, 3):
+        raise click.BadParameter("two or three sizes are needed, such as 64x64x2", param_hint="--synthetic")
+    width, height, depth = (*sizes, 1)[:3]
+    with usage_errors():
+        phantom = simulate((width, height, depth), echoes=echoes, te=te, snr=snr, seed=seed, t1=t1)
+    nifti = path.suffix == ".gz"
+
+    def write(file: Path, array: np.ndarray) -> None:
+        if nifti:
+            write_nifti(file, array)
+        else:
+            with replacing(file) as opened:
+                np.save(opened, array)
+
+    end = "nii.gz" if nifti else "npy"
+    write(path, phantom.signal)
+    mask = path.with_name(f"simulated_mask.{end}")
+    write(mask, phantom.mask.astype(np.uint8))
+    for name, array in phantom.truth.items():
+        write(path.with_name(f"truth_{name}.{end}"), array)
+    return phantom.truth, mask
+
+
+def _load(path: Path) -> np.ndarray:
+    """Read one map back, of which only parts are used."""
+    from stepwell.apps.images import open_image
+
+    opened = open_image(path, channels=False)
+    return opened.read(0, opened.shape[opened.axis])
+
+
+def _errors(run: Any, truth: dict[str, np.ndarray]) -> dict[str, float]:
+    """Mean absolute errors against the truth of a phantom."""
+    return {name: float(np.nanmean(np.abs(_load(run.files[name]) - array))) for name, array in truth.items()}
+
+
+def _draw(run: Any, image: Path, variable: str | None, output: Path, truth: dict[str, np.ndarray] | None) -> None:
+    from stepwell.apps.images import open_image
+    from stepwell.apps.t2.plots import PANELS, plot_maps
+
+    names = [*PANELS, "status", *(["t2dist"] if "t2dist" in run.files else [])]
+    opened = {name: open_image(run.files[name], channels=name == "t2dist") for name in names}
+    depth = opened["sfr"].shape[2]
+    middle = depth // 2
+    slices = {name: one.read(middle, middle + 1, 2)[:, :, 0] for name, one in opened.items()}
+    place = _typical(slices["sfr"], slices["status"])
+    source = open_image(image, name=variable)
+    signal = source.read(middle, middle + 1, 2)[place[0], place[1], 0]
+    if "t2dist" in slices:
+        distribution = slices["t2dist"][place]
+    else:
+        from stepwell.apps.t2 import fit_voxels
+
+        distribution = fit_voxels(run.model, signal[None])["t2dist"][0]
+    units = {"sfr": ("myelin water", 1.0, ""), "ggm": ("mean T2", 1e3, " ms"), "alpha": ("flip angle", 1.0, "°"),
+             "mu": ("λ", 1.0, ""), "resnorm": ("residual", 1.0, "")}  # fmt: skip
+    text = "\n".join(f"{word}  {size * slices[name][place]:.3g}{unit}" for name, (word, size, unit) in units.items())
+    voxel = {"signal": signal, "distribution": distribution, "alpha": slices["alpha"][place], "place": place,
+             "text": f"voxel ({place[0]}, {place[1]}, {middle})\n{text}"}  # fmt: skip
+    title = f"{image.name}, slice {middle} of {depth}: {run.converged:,} of {run.fitted:,} voxels converged"
+    shown = None if truth is None else truth["sfr"][:, :, middle]
+    plot_maps(run.model, slices, voxel, output / "maps.png", title=title, truth=shown)
+
+
+def _typical(fraction: np.ndarray, status: np.ndarray) -> tuple[int, int]:
+    """Return a converged voxel whose myelin water fraction is high, but not the highest."""
+    good = (status == 0) & np.isfinite(fraction)
+    if not good.any():
+        return 0, 0
+    target = np.percentile(fraction[good], 75)
+    where = np.argmin(np.where(good, np.abs(fraction - target), np.inf))
+    found = np.unravel_index(int(where), fraction.shape)
+    return int(found[0]), int(found[1])
+
+
+def _report(run: Any, summary: dict[str, Any], output: Path, written: list[str]) -> tuple[Table, str]:
+    table = make_table("", "", header=False)
+    resumed = f", {run.resumed} slabs from an earlier run" if run.resumed else ""
+    table.add_row("voxels", f"{run.converged:,} converged of {run.fitted:,} fitted, of {run.voxels:,}{resumed}")
+    means = run.means
+    error = f", standard error {means['sfr_se']:.4f}" if "sfr_se" in means else ""
+    table.add_row("myelin water fraction", f"{means['sfr']:.4f} on average (sfr){error}")
+    table.add_row("geometric mean T2", f"{1e3 * means['ggm']:.1f} ms (ggm)")
+    table.add_row("flip angle", f"{means['alpha']:.1f}° (alpha)")
+    table.add_row("λ", f"{means['mu']:.3g} (mu), χ² factor {means['chi2factor']:.4f}")
+    table.add_row("signal to noise", f"{means['snr']:.0f} (snr)")
+    if "errors" in summary:
+        found = ", ".join(f"{name} {value:.3g}" for name, value in summary["errors"].items())
+        table.add_row("mean absolute errors", found)
+    table.add_row("time", f"{run.seconds:.3g} s, {1e6 * run.seconds / max(1, run.fitted):.3g} µs a voxel")
+    return table, f"wrote {', '.join(written)} to {output}"

@@ -1,0 +1,244 @@
+"""`stepwell unmix`: abundances of materials in hyperspectral images."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from rich.table import Table
+
+from stepwell.apps.images.commands import (
+    MEBIBYTE,
+    check_packages,
+    image_trouble,
+    imaging_options,
+    read_account,
+    read_sizes,
+    record_run,
+    slab_bar,
+)
+from stepwell.cli.console import make_table
+from stepwell.cli.inputs import (
+    FiniteRange,
+    check_file,
+    open_place,
+    refuse_input_as_output,
+    usage_errors,
+    writing_trouble,
+)
+from stepwell.cli.output import Voice
+from stepwell.common.array_files import read_numbers
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.command("unmix")
+@click.argument("image", required=False, type=_FILE)
+@click.argument("library", required=False, type=_FILE)
+@click.option("-o", "--output", type=click.Path(path_type=Path), required=True,
+              help="NAME: NAME.hdr and NAME.img (ENVI); or NAME.npy.")  # fmt: skip
+@click.option("--sum", "total", type=click.Choice(["most", "one", "free"]), default="most", show_default=True,
+              help="Abundances sum to at most one (the rest is shade), to one, or to anything.")  # fmt: skip
+@click.option("--lower", default=0.0, show_default=True, help="Least abundance.")
+@click.option("--upper", default=float("inf"), help="Largest abundance.")
+@click.option("--per", type=click.Choice(["class", "spectrum"]), default="class", show_default=True,
+              help="Add up abundances of spectra of one class, or not.")  # fmt: skip
+@click.option("--class-column", help="Column of the library with the classes.")
+@click.option("--draws", type=click.IntRange(min=0), default=0, show_default=True,
+              help="Unmix so many times by random parts of the library: mean and spread.")  # fmt: skip
+@click.option("--subset", type=click.IntRange(min=1), default=30, show_default=True, help="Spectra in such a part.")
+@click.option("--best", is_flag=True, help="Of the draws, keep the one that fits best.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of draws and scenes.")
+@click.option("--noise", type=_FILE, help="Standard deviation of each band (.npy or text), as weights.")
+@click.option("--scale", type=FiniteRange(min=0, min_open=True), help="What the image is divided by; else it is found.")
+@click.option("--wavelengths", type=_FILE, help="Of the image's bands (.npy or text), where its file has none.")
+@click.option("--exclude", type=(float, float), multiple=True, metavar="LOW HIGH",
+              help="Wavelengths in nm to leave out; may be given again.")  # fmt: skip
+@click.option("--variable", help="Which array of an .npz or .mat file.")
+@click.option("--synthetic", callback=read_sizes, metavar="SAMPLESxLINES",
+              help="Make such a scene, with library and truth, and unmix it.")  # fmt: skip
+@click.option("--bands", type=click.IntRange(min=6), default=120, show_default=True, help="Bands of the scene.")
+@imaging_options("NAME.png")
+def command(
+    image: Path | None,
+    library: Path | None,
+    output: Path,
+    per: str,
+    class_column: str | None,
+    noise: Path | None,
+    scale: float | None,
+    wavelengths: Path | None,
+    exclude: tuple[tuple[float, float], ...],
+    variable: str | None,
+    synthetic: tuple[int, ...] | None,
+    bands: int,
+    restart: bool,
+    plots: bool,
+    array: str,
+    device: str,
+    threads: int | None,
+    memory: int,
+    voice: Voice,
+    **options: Any,
+) -> None:
+    """Unmix a hyperspectral image: how much of each material is in every pixel.
+
+    IMAGE is an ENVI header (or the binary file beside it, in any interleave), .npy, .npz or MATLAB 7.3 (.mat), with
+    axes (lines, samples, bands). LIBRARY is a CSV file with a spectrum a row and wavelengths in the header line (or a
+    spectrum a column), an ENVI spectral library, or .npz. OUTPUT has a band for each material, then RMSE, the sum and
+    more, and the georeference of IMAGE. A run that was stopped goes on when the same command is given again.
+    """
+    from stepwell.apps.unmixing import read_library, unmix_image
+    from stepwell.apps.unmixing.pixels import Unmixing
+
+    if (image is None) == (synthetic is None):
+        raise click.UsageError("give either IMAGE and LIBRARY or --synthetic SAMPLESxLINES")
+    if image is not None and library is None:
+        raise click.UsageError("give LIBRARY, the spectra of the materials")
+    stem = output.with_suffix("") if output.suffix.lower() in (".npy", ".hdr", ".img") else output
+    endings = ("npy",) if output.suffix.lower() == ".npy" else ("hdr", "img")
+    outputs = [Path(f"{stem}.{end}") for end in (*endings, "json", "png")]
+    for path in outputs:
+        check_file(path, "-o")
+    check_packages({"IMAGE": image}, plots=plots)
+    place = open_place(array, "float64", device)
+    like = None if place.library == "numpy" else place.like
+    options["by_class"] = per == "class"
+    truth = None
+    if synthetic is not None:
+        image, library, truth = _make_scene(synthetic, stem, bands, options["seed"])
+    assert image is not None
+    assert library is not None
+    for given in (image, library, image.with_suffix(".img")):
+        refuse_input_as_output(given, outputs, "-o")
+    with image_trouble(library):
+        spectra = read_library(library, class_column)
+    with usage_errors():
+        Unmixing(_finite(spectra), **options)
+    waves = None
+    if wavelengths is not None:
+        with image_trouble(wavelengths):
+            waves = read_numbers(wavelengths)
+    with slab_bar(voice, f"unmixing {image.name}") as tell, image_trouble(image):
+        run = unmix_image(image, spectra, output, wavelengths=waves, exclude=exclude, scale=scale, noise=noise,
+                          variable=variable, restart=restart, like=like, threads=threads, progress=tell,
+                          step_bytes=memory * MEBIBYTE, **options)  # fmt: skip
+    for note in [] if voice.quiet else run.notes:
+        click.echo(f"note: {note}", err=True)
+    written = list(run.files)
+    if plots and run.converged:
+        with writing_trouble():
+            drawn = _draw(run, image, variable, stem)
+            written += [] if drawn is None else [drawn]
+    summary = read_account(Path(f"{stem}.json"))
+    if truth is not None:
+        summary["errors"] = _errors(run, truth)
+    with writing_trouble():
+        record_run(voice, summary, array=array, device=device, threads=threads)
+    voice.say(*_report(run, summary, written))
+    if not run.converged:
+        what = f"none of {run.solved} pixels converged" if run.solved else "there is no pixel to unmix"
+        raise click.ClickException(what)
+
+
+def _finite(library: Any) -> Any:
+    """Return a library in which missing numbers do not matter: which bands are used is not known yet."""
+    return dataclasses.replace(library, spectra=np.nan_to_num(library.spectra))
+
+
+def _make_scene(sizes: tuple[int, ...], stem: Path, bands: int, seed: int) -> tuple[Path, Path, np.ndarray]:
+    """Write a scene, its library and its truth beside the output; return the first two and the truth."""
+    from stepwell.apps.images import envi
+    from stepwell.apps.unmixing import simulate
+    from stepwell.apps.unmixing.library import write_library
+    from stepwell.common.files import replacing, write_text
+
+    if len(sizes) != 2:
+        raise click.BadParameter("two sizes are needed, such as 80x60", param_hint="--synthetic")
+    with usage_errors():
+        scene = simulate(sizes[1], sizes[0], bands=bands, seed=seed)
+    waves = scene.library.wavelengths
+    assert waves is not None
+
+    def write(name: str, cube: np.ndarray, names: list[str], more: dict[str, Any]) -> Path:
+        path = Path(f"{stem}_{name}.hdr")
+        with replacing(path.with_suffix(".img")) as file:
+            file.write(np.ascontiguousarray(cube.transpose(0, 2, 1), dtype="<f4").tobytes())
+        lines, samples, count = cube.shape
+        write_text(path, envi.header_text((lines, samples, count), names, f"simulated {name}", more))
+        return path
+
+    with writing_trouble():
+        told = {"wavelength units": "Nanometers", "wavelength": [f"{wave:.6g}" for wave in waves]}
+        image = write("scene", scene.image, [f"{wave:.0f} nm" for wave in waves], told)
+        write("truth", scene.truth, scene.library.class_names, {})
+        library = Path(f"{stem}_library.csv")
+        write_library(library, scene.library)
+    return image, library, scene.truth
+
+
+def _opened(run: Any) -> Any:
+    """Return the cube as (lines, samples, bands), from the disk."""
+    from stepwell.apps.images import open_image
+
+    return open_image(next(path for path in run.files if path.suffix in (".hdr", ".npy")))
+
+
+def _errors(run: Any, truth: np.ndarray) -> dict[str, float]:
+    """Mean absolute errors against the truth of a scene."""
+    cube = _opened(run)
+    found = cube.read(0, cube.shape[0], 0)[:, :, : truth.shape[2]]
+    return dict(zip(run.names, np.nanmean(np.abs(found - truth), axis=(0, 1)).tolist()))
+
+
+def _draw(run: Any, image: Path, variable: str | None, stem: Path) -> Path | None:
+    from stepwell.apps.images import open_image
+    from stepwell.apps.unmixing import unmix_pixels
+    from stepwell.apps.unmixing.plots import MAX_PIXELS, plot_abundances
+
+    cube = _opened(run)
+    lines, samples = cube.shape[:2]
+    stride = max(1, -(-max(lines, samples) // MAX_PIXELS))
+    shown = np.concatenate([cube.read(line, line + 1, 0)[:, ::stride] for line in range(0, lines, stride)])
+    maps = {name: shown[:, :, place] for place, name in enumerate(run.bands)}
+    good = maps["status"] == 0
+    if not good.any():  # of the pixels that are shown
+        return None
+    misfit = np.where(good, np.abs(maps["rmse"] - np.nanmedian(np.where(good, maps["rmse"], np.nan))), np.inf)
+    mixed = np.where(good, np.stack([maps[name] for name in run.names]).max(axis=0), np.inf)
+    row, column = np.unravel_index(int(np.argmin(mixed + 10 * misfit)), mixed.shape)
+    line, sample = int(row) * stride, int(column) * stride
+    source = open_image(image, name=variable)
+    block = source.read(line, line + 1, 0)
+    spectrum = (block[0] if block.ndim == 2 else block[0, sample])[run.used] / run.scale
+    parts = sorted(((name, float(maps[name][row, column])) for name in run.names), key=lambda part: -part[1])
+    library = run.plan.library
+    again = unmix_pixels(dataclasses.replace(run.plan, by_class=False, draws=0, best=False), spectrum[None])
+    pixel = {
+        "spectrum": spectrum,
+        "fit": again["abundances"][0] @ library.spectra,
+        "wavelengths": library.wavelengths,
+        "place": (int(row), int(column)),
+        "parts": parts,
+    }
+    path = Path(f"{stem}.png")
+    title = f"{image.name}: {run.converged:,} of {run.pixels:,} pixels"
+    plot_abundances(maps, run.names, pixel, path, title=title)
+    return path
+
+
+def _report(run: Any, summary: dict[str, Any], written: list[Path]) -> tuple[Table, str]:
+    table = make_table("", "", header=False)
+    resumed = f", {run.resumed} lines from an earlier run" if run.resumed else ""
+    table.add_row("pixels", f"{run.converged:,} converged of {run.solved:,} unmixed, of {run.pixels:,}{resumed}")
+    table.add_row("bands", f"{int(run.used.sum())} of {run.used.size}, {len(run.plan.library.names)} spectra")
+    table.add_row("abundances", ", ".join(f"{name} {run.means[name]:.3f}" for name in run.names))
+    table.add_row("RMSE, sum", f"{run.means['rmse']:.4g}, {run.means['sum']:.3f}")
+    if "errors" in summary:
+        found = ", ".join(f"{name} {value:.3g}" for name, value in summary["errors"].items())
+        table.add_row("mean absolute errors", found)
+    table.add_row("time", f"{run.seconds:.3g} s, {1e6 * run.seconds / max(1, run.solved):.3g} µs a pixel")
+    return table, f"wrote {', '.join(str(path) for path in written)}"

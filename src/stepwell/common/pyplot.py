@@ -1,0 +1,34 @@
+"""matplotlib, where it is installed."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from stepwell.common.files import replacing
+
+#: What matplotlib writes without further software.
+FORMATS = ("png", "pdf", "svg")
+
+
+def load_pyplot() -> Any:
+    """Return ``matplotlib.pyplot`` for drawing to files; without matplotlib an error says how to get it."""
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise ImportError("pictures need matplotlib: pip install 'stepwell[plot]'") from error
+    matplotlib.use("Agg", force=False)
+    from matplotlib import pyplot
+
+    return pyplot
+
+
+def save_figure(figure: Any, path: str | os.PathLike[str], **look: Any) -> None:
+    """Write a figure in the format of the name's ending; without one matplotlib's default is added, as it does."""
+    name = os.fspath(path)
+    ending = os.path.splitext(name)[1][1:].lower()
+    if not ending:
+        ending = figure.canvas.get_default_filetype()
+        name = f"{name.rstrip('.')}.{ending}"
+    with replacing(name) as file:
+        figure.savefig(file, format=ending, **look)

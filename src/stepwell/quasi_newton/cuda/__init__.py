@@ -1,0 +1,1 @@
+"""L-BFGS-B on one CUDA device: layout of what kernels read, memory, turns and windows of them, events that time."""
