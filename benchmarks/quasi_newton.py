@@ -5,7 +5,7 @@
 
 Both solvers run in turn in one process; medians over the rounds. SciPy runs with its BLAS on one thread and with its
 default, and the better one counts. Vectors are float64. Tables go to the screen, raw figures to
-benchmarks/results/quasi_newton_cpu.json.
+benchmarks/raw/quasi_newton_cpu.json.
 """
 
 # ruff: noqa: B023 (functions made in a loop here are called within the same turn of it)

@@ -6,7 +6,7 @@
 Bounded torsion, float64, m = 8. Solver time: between evaluations, without the objective; ranks meet in a barrier at the
 end of each evaluation, so that nobody's waiting for the other's objective counts as the solver's. Each case is run
 several times in turn with its counterpart, each time in a process (or mpiexec) of its own, after a short run in vain;
-medians. Tables go to the screen, raw figures to benchmarks/results/ranks.json.
+medians. Tables go to the screen, raw figures to benchmarks/raw/ranks.json.
 
 The part petsc needs petsc4py with the mpi4py that it was built for (STEPWELL_MPIEXEC names its mpiexec), and is left
 out elsewhere; all solvers keep as many pairs and begin from the same starts, over which it takes medians. It is done
