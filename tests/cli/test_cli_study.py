@@ -126,6 +126,7 @@ def test_in_a_pipe_a_sentence_is_a_line():
     assert [line[-1] for line in lines if line.startswith("- ")] == ["."] * 5
 
 
+@pytest.mark.slow
 def test_the_poster_is_repeated_at_its_own_size(tmp_path):
     """Slices 65 to 68 of the 128-cube: the projection saves what the poster says, at no cost in quality."""
     with blas_threads(1):  # on a busy machine OpenBLAS's threads spin

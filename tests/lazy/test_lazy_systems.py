@@ -426,6 +426,7 @@ def test_a_batch_in_delayed_pieces_has_the_bits_of_one_batch():
     np.testing.assert_array_equal(np.concatenate([piece.nit for piece in pieces]), whole.nit)
 
 
+@pytest.mark.slow
 def test_from_zarr_to_zarr_with_a_worker_killed():
     pytest.importorskip("distributed")
     pytest.importorskip("zarr")

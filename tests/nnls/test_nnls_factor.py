@@ -109,6 +109,7 @@ def test_single_insertion_takes_the_steps_of_table_7_2():
     assert result.removals.sum() == pytest.approx(2109, rel=0.1)
 
 
+@pytest.mark.slow
 def test_single_insertion_takes_the_steps_of_table_7_3():
     # Of random matrices hardly a column is removed, 124 in 192 systems: a count that varies by 11 from draw to draw.
     # The mean of eight draws varies by 4.

@@ -18,6 +18,8 @@ from stepwell.studies import nnls, projected_cg, voronoi
 from stepwell.studies.frame import Curve, Plot, Table
 from stepwell.studies.places import Place
 
+pytestmark = pytest.mark.slow
+
 #: Toy settings that keep the whole file within its minute.
 QUICK = {"projected-cg": {"tol": (5e-3,)}}
 

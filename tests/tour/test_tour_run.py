@@ -19,6 +19,8 @@ from stepwell.tour import rosenbrock as rosenbrock_chapter
 from stepwell.tour.chapter import duration
 from stepwell.tour.page import SITE, summary_rows
 
+pytestmark = pytest.mark.slow
+
 VOID = {"meta", "link", "img", "br"}
 
 
