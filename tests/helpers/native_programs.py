@@ -16,18 +16,29 @@ THREADS = ["-fsanitize=thread"]
 
 
 def build(folder, sources, flags):
-    """Compile `sources` into a program in `folder`; skips where the compiler or a sanitizer's runtime is missing."""
+    """Compile `sources` into a program in `folder`; skips where the compiler or a sanitizer's runtime is missing.
+
+    Each source is compiled by itself, through ccache where that is installed: what did not change is there already.
+    """
     compiler = next(filter(None, map(shutil.which, (os.environ.get("CXX", ""), "g++", "c++", "clang++"))), None)
     if compiler is None:
         pytest.skip("no C++ compiler")
     program = folder / "program"
     command = [compiler, "-std=c++20", "-DSW_ISA=baseline", "-Wno-psabi", "-Wno-unknown-pragmas", "-pthread"]
-    out = subprocess.run(
-        [*command, "-I", ROOT / "src", *flags, *sources, "-o", program], capture_output=True, text=True
-    )
-    if out.returncode and ("cannot find" in out.stderr or "unsupported option" in out.stderr):
-        pytest.skip(f"no runtime for {flags}")
-    assert out.returncode == 0, out.stderr
+    command += ["-I", ROOT / "src", *flags]
+    libraries = [flag for flag in flags if flag == "-shared"]
+    cache = [found for found in [shutil.which("ccache")] if found]
+    objects = [folder / f"{Path(source).stem}.o" for source in sources]
+    steps = [
+        [*cache, *(part for part in command if part not in libraries), "-c", source, "-o", made]
+        for source, made in zip(sources, objects)
+    ]
+    for step in [*steps, [*command, *objects, "-o", program]]:
+        # (In the same folder each time, which debugging symbols name.)
+        out = subprocess.run(step, capture_output=True, text=True, cwd=ROOT)
+        if out.returncode and ("cannot find" in out.stderr or "unsupported option" in out.stderr):
+            pytest.skip(f"no runtime for {flags}")
+        assert out.returncode == 0, out.stderr
     return program
 
 
