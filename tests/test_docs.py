@@ -49,7 +49,13 @@ def test_public_names_exist():
         assert getattr(stepwell, name) is not None
 
 
-@pytest.mark.parametrize("name", modules())
+#: Modules whose examples take seconds.
+SLOW = {"stepwell.studies", "stepwell.studies.nnls_updates"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in modules()]
+)
 def test_docstring_examples_run(name):
     try:
         module = importlib.import_module(name)
@@ -103,6 +109,8 @@ def test_links_lead_somewhere(page):
         if file.startswith("gallery/"):  # made from the examples when the site is built
             name = Path(file).stem
             target = ROOT / "examples" / "gallery" / ("README.txt" if name == "index" else f"{name}.py")
+        if file.startswith("images/"):  # made then, too; which they are is tested above
+            target = ROOT / "docs" / "pictures.py"
         assert target.exists(), f"{page.name} links to {file}"
         if anchor:
             heads = re.findall(r"^#+ (.*)$", target.read_text(), re.MULTILINE)

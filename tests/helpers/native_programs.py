@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import os
 import shutil
 import subprocess
@@ -40,6 +42,21 @@ def build(folder, sources, flags):
             pytest.skip(f"no runtime for {flags}")
         assert out.returncode == 0, out.stderr
     return program
+
+
+def build_once(tmp_path_factory, sources, flags):
+    """Build a program that several tests run; processes of one run of pytest share it."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    folder /= "program-" + hashlib.sha256(repr([*map(str, sources), *flags]).encode()).hexdigest()[:16]
+    folder.mkdir(exist_ok=True)
+    with open(folder / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "built").exists():
+            build(folder, sources, flags)
+            (folder / "built").touch()
+    return folder / "program"
 
 
 def output_of(program, *arguments):

@@ -12,9 +12,6 @@ PIXELS = SCENE.image.reshape(-1, 40).astype(float)
 A = SCENE.library.spectra.T
 
 
-# ---- images ----
-
-
 def scene_files(folder, scale=1.0, dtype="<f4", code=4, interleave="bip", **more):
     waves = SCENE.library.wavelengths
     fields = {"wavelength": "{" + ",".join(f"{wave:.8g}" for wave in waves) + "}", "wavelength units": "Nanometers",
