@@ -255,6 +255,7 @@ if comm.rank == 0:
 """
 
 
+@pytest.mark.slow
 def test_ranks_of_mpi(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
