@@ -11,6 +11,8 @@ from stepwell.studies import panels
 from stepwell.studies.compiled import compiled
 from stepwell.studies.panels import panel_product
 
+pytestmark = pytest.mark.slow
+
 needs_compiler = pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler")
 
 
