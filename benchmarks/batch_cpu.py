@@ -5,7 +5,7 @@
 On one thread processor seconds of that thread, which bear a busy machine better; on all threads the time that passes,
 at ftol 1e-12, and that of the first call of the process. SciPy solves a sample of the problems, and its time is scaled
 to all of them. The objective takes the running rows, so that rows evaluated are the sum of evaluations, and is timed
-apart on both sides. Raw figures: benchmarks/results/batch_cpu.json.
+apart on both sides. Raw figures: benchmarks/raw/batch_cpu.json.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ Block: the same solves with the products of blocks as they are, on the package's
 place, whose BLAS has all cores or one; alternated, best of a few. ``--busy`` keeps one core busy with another process
 meanwhile, as on a machine that is shared. Objective: bounded torsion-like quadratics of n = 10⁴ whose value is a
 ``np.vdot``, with the BLAS on all cores and on one, and without the BLAS. Raw figures:
-benchmarks/results/blas_threads.json.
+benchmarks/raw/blas_threads.json.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     python benchmarks/checkpoints.py [--n 1000000] [--folder /where/the/disk/is]
 
 Prints seconds of one writing and reading, beside a plain numpy.save of the same bytes with a sync, and of an iteration;
-the raw figures go to results/checkpoints.json.
+the raw figures go to benchmarks/raw/checkpoints.json.
 """
 
 from __future__ import annotations

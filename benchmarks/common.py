@@ -29,7 +29,7 @@ __all__ = [
     "wall",
 ]
 
-RESULTS = Path(__file__).parent / "results"
+RAW = Path(__file__).parent / "raw"
 
 # What an iteration of a limited-memory method with m pairs and bounds cannot do without, on one thread. The history is
 # read twice, since the direction needs sums over all of it; where all of eight neighbours are held at their bounds
@@ -214,8 +214,8 @@ def bare_iteration(
 
 
 def save(name: str, part: str, figures: Any) -> None:
-    """Put the figures of one part into benchmarks/results/NAME.json, with the machine they come from."""
-    path = RESULTS / f"{name}.json"
+    """Put the figures of one part into benchmarks/raw/NAME.json, with the machine; summarize.py makes what is kept."""
+    path = RAW / f"{name}.json"
     path.parent.mkdir(exist_ok=True)
     kept = json.loads(path.read_text()) if path.exists() else {}
     kept[part] = {"machine": machine(), "figures": figures}

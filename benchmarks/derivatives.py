@@ -3,7 +3,7 @@
     python benchmarks/derivatives.py [--quick] [--parts torch,bounded,gram,churn] [--device cuda]
 
 Ratios within one run: "backward over solution", and for Gram matrices and warm starts milliseconds beside goals. The
-figures go to benchmarks/results/derivatives.json. (Other packages: derivatives_peers.py.)
+figures go to benchmarks/raw/derivatives.json. (Other packages: derivatives_peers.py.)
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ function beside BoTorch's own optimizer.
     python benchmarks/derivatives_peers.py [--quick] [--parts jax,layers,optimizer,acquisition]
 
 Ratios within one run; packages that are not installed are left out. The figures go to
-benchmarks/results/derivatives_peers.json.
+benchmarks/raw/derivatives_peers.json.
 """
 
 from __future__ import annotations

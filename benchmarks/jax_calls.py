@@ -4,7 +4,7 @@ hand-over of points in `minimize`.
     python benchmarks/jax_calls.py [--quick] [--parts handlers,buffers,hand-over]
 
 Ratios within one run. The handlers need a build with STEPWELL_JAX; without them that part is left out. The figures go
-to benchmarks/results/jax_calls.json.
+to benchmarks/raw/jax_calls.json.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ The first are four slices of the phantom with 0.1 %, 1 % and 5 % noise; on these
 spaces count as standing still were set. The others judge them: other operators (blurring, few angles, an integral
 equation), images, sizes, noise levels and L. For every rule: λ over that of brute force, the error of the
 reconstruction over the smallest that any λ gives, and the products a column that choosing and solving take. The tables
-go to docs/krylov.md, the raw figures to benchmarks/results/lam_rules.json.
+go to docs/krylov.md, the raw figures to benchmarks/raw/lam_rules.json.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
 Ratios are measured side by side in one process, with every thread pool pinned to one thread and with the default; for
 SciPy the better counts. CPU seconds stand beside wall-clock ones, as they bear a busy machine better. SciPy solves
 about eight of the columns, and its time is scaled to all of them. The tables are printed as they stand in
-docs/performance.md, the raw figures go to benchmarks/results/many_rhs.json. The published table of slices is a study,
+docs/performance.md, the raw figures go to benchmarks/raw/many_rhs.json. The published table of slices is a study,
 `stepwell study projected-cg`; the part `slices` shows where its seconds go.
 """
 
@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from common import RESULTS, save, table
+from common import RAW, save, table
 from scipy.sparse.linalg import LinearOperator
 from scipy.sparse.linalg import cg as scipy_cg
 from threadpoolctl import threadpool_limits
@@ -304,7 +304,7 @@ def main():
                 print("\nscan: i13_parallel_beam.npz is not here; set STEPWELL_DATA to the folder that holds it")
                 continue
             save(NAME, part, json.loads(json.dumps(figures, default=float)))
-        stored = json.loads((RESULTS / f"{NAME}.json").read_text())
+        stored = json.loads((RAW / f"{NAME}.json").read_text())
         if part in stored:
             here = stored[part]["machine"]
             print("\n" + ", ".join(f"{key} {value}" for key, value in here.items()))

@@ -5,7 +5,7 @@
 Times are wall-clock of whole calls, the device synchronised before and after; medians of ten after two for warming
 up. The operator is made beforehand, except where the row says "from the CSR matrix". Products of the matrix with
 blocks stand beside the library's own (cuSPARSE). A profile of one call is printed with --profile. The tables go to
-docs/krylov.md, raw figures to benchmarks/results/many_rhs_gpu.json.
+docs/krylov.md, raw figures to benchmarks/raw/many_rhs_gpu.json.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from stepwell import operators
 from stepwell.apps import tomography
 from stepwell.arrays import copy_to_device_of, to_host
 
-RESULTS = Path(__file__).parent / "results" / "many_rhs_gpu.json"
+RAW = Path(__file__).parent / "raw" / "many_rhs_gpu.json"
 TOL = 1e-4
 
 
@@ -161,9 +161,9 @@ def main():
             except ImportError as error:
                 print(f"\n{library}: not installed ({error})")
     facts = {"python": platform.python_version(), "numpy": np.__version__, "scipy": scipy.__version__}
-    RESULTS.parent.mkdir(parents=True, exist_ok=True)
-    RESULTS.write_text(json.dumps({"machine": facts, "figures": figures}, indent=1) + "\n")
-    print(f"\nwrote {RESULTS}")
+    RAW.parent.mkdir(parents=True, exist_ok=True)
+    RAW.write_text(json.dumps({"machine": facts, "figures": figures}, indent=1) + "\n")
+    print(f"\nwrote {RAW}")
 
 
 if __name__ == "__main__":

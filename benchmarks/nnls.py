@@ -87,7 +87,7 @@ def main():
     parser.add_argument("--quick", action="store_true", help="fewer systems, one repetition")
     default = pathlib.Path(__file__).resolve().parents[2] / "shared" / "data"
     parser.add_argument("--data", type=pathlib.Path, default=os.environ.get("STEPWELL_DATA", default))
-    parser.add_argument("--json", type=pathlib.Path, default=pathlib.Path(__file__).parent / "results" / "nnls.json")
+    parser.add_argument("--json", type=pathlib.Path, default=pathlib.Path(__file__).parent / "raw" / "nnls.json")
     options = parser.parse_args()
     about = {
         "machine": platform.processor() or platform.machine(),

@@ -3,7 +3,7 @@
     python benchmarks/nnls_columns.py [--quick]
 
 Times over those of the same system without damping, or from a cold start, within one run; answers beside SciPy's. The
-figures go to benchmarks/results/nnls_columns.json.
+figures go to benchmarks/raw/nnls_columns.json.
 """
 
 from __future__ import annotations

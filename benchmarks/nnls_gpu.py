@@ -115,9 +115,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     default = pathlib.Path(__file__).resolve().parents[2] / "shared" / "data"
     parser.add_argument("--data", type=pathlib.Path, default=os.environ.get("STEPWELL_DATA", default))
-    parser.add_argument(
-        "--json", type=pathlib.Path, default=pathlib.Path(__file__).parent / "results" / "nnls_gpu.json"
-    )
+    parser.add_argument("--json", type=pathlib.Path, default=pathlib.Path(__file__).parent / "raw" / "nnls_gpu.json")
     parser.add_argument("--quick", action="store_true", help="no CPU times, no sets of other sizes")
     options = parser.parse_args()
     about = machine() | torch_gpu()

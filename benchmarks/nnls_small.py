@@ -6,7 +6,7 @@ against SciPy.
 Both lines keep to one core and one BLAS thread, alternate, and take medians. Beside the pixels stand a floor, b read
 once by a sum and as many bytes written as the result has, in memory as new as the result's; Aᵀb by one product of the
 BLAS; and, by the BLAS too, all products that a certificate takes where x is known, b - Ax and its product with A
-included. Numba is optional: without it that line is left out. Raw figures: benchmarks/results/nnls_small.json.
+included. Numba is optional: without it that line is left out. Raw figures: benchmarks/raw/nnls_small.json.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ sweeps over the history and of the vectors, at the speed of a device copy measur
     the next trial point (4). A refused trial point, whose slope is then measured by itself, is not counted.
 
 Needs torch with CUDA; CuPy, JAX and optimistix where they are compared. Raw figures go to
-benchmarks/results/quasi_newton_gpu.json, one table to the screen at the end.
+benchmarks/raw/quasi_newton_gpu.json, one table to the screen at the end.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from gpu_parts.start import start
 from gpu_parts.tools import SUMMARY, say
 from gpu_parts.torsion import torsion
 
-RESULTS = Path(__file__).parent / "results" / "quasi_newton_gpu.json"
+RAW = Path(__file__).parent / "raw" / "quasi_newton_gpu.json"
 PARTS: dict[str, Callable[[bool], dict[str, Any]]] = {
     "torsion": torsion,
     "histories": histories,
@@ -48,7 +48,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--part", choices=[*PARTS, "all"], default="all")
     parser.add_argument("--quick", action="store_true", help="fewer turns, no peers on the GPU, no n = 40,000,000")
-    parser.add_argument("--json", type=Path, default=RESULTS, metavar="FILE", help=f"default {RESULTS.name}")
+    parser.add_argument("--json", type=Path, default=RAW, metavar="FILE", help=f"default {RAW.name}")
     given = parser.parse_args()
     about = machine() | torch_gpu() | {"quick": given.quick}
     say(f"{about['gpu']}, {about['arrays']}, CUDA {about['cuda']}, stepwell {about['stepwell']}")

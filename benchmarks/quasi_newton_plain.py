@@ -4,7 +4,7 @@
 
 m = 8, float64, bounds as arrays, the BLAS on one thread, so that the objective wakes no threads. What counts is the
 time that is not the objective's, over the iterations. Both solvers run in turn in one process; medians over the
-rounds. The table goes to the screen, raw figures to benchmarks/results/quasi_newton_cpu.json.
+rounds. The table goes to the screen, raw figures to benchmarks/raw/quasi_newton_cpu.json.
 """
 
 from __future__ import annotations

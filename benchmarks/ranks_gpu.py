@@ -7,7 +7,7 @@ A quadratic with curvatures from 1 to 10^4 and two bounds for every variable, Py
 step meets, so that a turn is two sweeps; and at the first size once more with bounds that cut the path, so that half of
 the turns walk along it. The time of a turn is the device's, from the end of an evaluation to where the next one may
 begin, and so has the waiting for the host in it; the wall clock has the evaluations besides. Both ways in turn, medians
-over the rounds. Tables go to the screen, raw figures to benchmarks/results/ranks_gpu.json.
+over the rounds. Tables go to the screen, raw figures to benchmarks/raw/ranks_gpu.json.
 """
 
 from __future__ import annotations

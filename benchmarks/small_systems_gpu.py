@@ -105,7 +105,7 @@ def sample_apart(function, A, b, options):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a fiftieth of the systems")
-    default = pathlib.Path(__file__).parent / "results" / "small_systems_gpu.json"
+    default = pathlib.Path(__file__).parent / "raw" / "small_systems_gpu.json"
     parser.add_argument("--json", type=pathlib.Path, default=default)
     arguments = parser.parse_args()
     torch.manual_seed(0)

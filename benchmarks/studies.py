@@ -5,7 +5,8 @@
     python benchmarks/studies.py --device cuda --full     # with a GPU's rows beside the CPU's
     python benchmarks/studies.py --page                   # the page alone
 
-JSON goes to benchmarks/results/studies, one file for each study and kind of device; CSV and pictures to --files.
+JSON goes to benchmarks/raw/studies, one file for each study and kind of device, what the page shows of it to
+benchmarks/summaries/studies; CSV and pictures to --files.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ import sys
 import time
 from pathlib import Path
 
+from summarize import RAW, SUMMARIES, update
+
 from stepwell.lab import studies
 from stepwell.lab.studies.frame import RUN_SECONDS
 from stepwell.lab.studies.pages import escaped, markdown_table, read_study, study_record, where, write_study
 
 ROOT = Path(__file__).resolve().parents[1]
-RESULTS = ROOT / "benchmarks" / "results" / "studies"
+KEPT = SUMMARIES / "studies"
 PAGE = ROOT / "docs" / "studies.md"
 COUNTS_ONLY = ["nnls-updates"]
 #: Has a page of its own, and takes too long to be run with the others.
@@ -30,15 +33,16 @@ MARK = "<!-- below: written by benchmarks/studies.py -->"
 
 
 def run(names: list[str], device: str, size: str, run_seconds: float, files: Path | None) -> None:
-    RESULTS.mkdir(parents=True, exist_ok=True)
+    (RAW / "studies").mkdir(parents=True, exist_ok=True)
     for name in names:
         began = time.perf_counter()
         asked = {"run_seconds": run_seconds} if RUN_SECONDS in studies.settings_of(name) else {}
         study = studies.run(
             name, device=device, size=size, settings=asked, tell=lambda text: print(f"  {text}", file=sys.stderr)
         )
-        path = RESULTS / f"{name}-{device.split(':')[0]}.json"
+        path = RAW / "studies" / f"{name}-{device.split(':')[0]}.json"
         path.write_text(json.dumps(study_record(study), ensure_ascii=False, separators=(",", ":")) + "\n")
+        update(path)
         if files is not None:
             write_study(study, files)
         print(f"{name}: {time.perf_counter() - began:.0f} s, {path.stat().st_size // 1024} KiB", flush=True)
@@ -59,7 +63,7 @@ def _differences(kept: list[studies.Study]) -> list[str]:
 
 def page() -> None:
     """Put the tables of all kept results under the mark."""
-    on_gpu = [name for name in studies.STUDIES if (RESULTS / f"{name}-cuda.json").exists()]
+    on_gpu = [name for name in studies.STUDIES if (KEPT / f"{name}-cuda.json").exists()]
     missing = [name for name in studies.STUDIES if name not in [*on_gpu, *COUNTS_ONLY, *OWN_PAGE]]
     parts = [
         f"Kept from a GPU: {', '.join(on_gpu) or 'none'}" + (f"; not yet: {', '.join(missing)}." if missing else ".")
@@ -68,7 +72,7 @@ def page() -> None:
     for name, (title, paper) in studies.STUDIES.items():
         if name in OWN_PAGE:
             continue
-        found = [path for path in (RESULTS / f"{name}-cuda.json", RESULTS / f"{name}-cpu.json") if path.exists()]
+        found = [path for path in (KEPT / f"{name}-cuda.json", KEPT / f"{name}-cpu.json") if path.exists()]
         if not found:
             continue
         parts += [f"## {title}", f"`stepwell study {name}` repeats {paper}."]

@@ -6,7 +6,7 @@
 
 Every method solves the same problems on one thread, with one BLAS thread, in turns; processor seconds of that thread
 count, which bear a busy machine better. The loss of a choice is its time over that of the best method. Raw figures:
-benchmarks/results/tikhonov_auto.json.
+benchmarks/raw/tikhonov_auto.json.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import time
 
 import numpy as np
 import scipy.sparse as sp
-from common import RESULTS, save, table
+from common import RAW, save, table
 from scipy.optimize import least_squares, nnls
 from threadpoolctl import threadpool_limits
 
@@ -185,7 +185,7 @@ def main():
     parser.add_argument("--show", action="store_true")
     parser.add_argument("--problem", choices=list(PROBLEMS), action="append", help="measure this one, keep the others")
     options = parser.parse_args()
-    path = RESULTS / f"{NAME}.json"
+    path = RAW / f"{NAME}.json"
     rows = json.loads(path.read_text())["runs"]["figures"] if path.exists() else []
     if not options.fit and not options.show:
         names = options.problem or list(PROBLEMS)

@@ -79,7 +79,7 @@ def convergence(count, side):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    default = pathlib.Path(__file__).parent / "results" / "voronoi.json"
+    default = pathlib.Path(__file__).parent / "raw" / "voronoi.json"
     parser.add_argument("--json", type=pathlib.Path, default=default)
     parser.add_argument("--quick", action="store_true", help="fewer repeats, smaller sizes for the runs to convergence")
     options = parser.parse_args()

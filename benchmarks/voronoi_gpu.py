@@ -104,9 +104,7 @@ def measure(count, side, like):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument(
-        "--json", type=pathlib.Path, default=pathlib.Path(__file__).parent / "results" / "voronoi_gpu.json"
-    )
+    parser.add_argument("--json", type=pathlib.Path, default=pathlib.Path(__file__).parent / "raw" / "voronoi_gpu.json")
     parser.add_argument("--quick", action="store_true", help="only the sizes that have a goal")
     options = parser.parse_args()
     about = machine() | torch_gpu()

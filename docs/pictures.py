@@ -2,8 +2,8 @@
 
     python docs/pictures.py
 
-Needs the extra `plot`. The charts of iterations come from benchmarks/results: studies/torsion-cuda.json and, for the
-picture of the README, quasi_newton_gpu.json.
+`scripts/docs` calls it for the site. The repository keeps one of them, overview.png, which the README shows. Needs the
+extra `plot`. Charts of what was measured come from benchmarks/summaries.
 """
 
 from __future__ import annotations
@@ -40,6 +40,16 @@ COMMANDS = {
 }
 #: Picture -> the example that makes it.
 EXAMPLES = {"nonnegative": "nonnegative_tomography.py"}
+#: Picture -> the study, and the plot of it that is drawn.
+PLOTS = {
+    "torsion": ("torsion-cuda", "iteration"),
+    "cutest-evaluations": ("cutest-cpu", "evaluations-1e-08"),
+    "cutest-ends": ("cutest-cpu", "ends"),
+}
+#: The README's.
+OVERVIEW = "overview"
+#: All that are made.
+NAMES = (*COMMANDS, *EXAMPLES, *PLOTS, OVERVIEW)
 #: What stands side by side in the README.
 STRIP = ("nautilus", "cells", "slice")
 
@@ -98,7 +108,7 @@ def iteration_chart(path: Path) -> None:
     """Draw milliseconds of an iteration beside torch.optim and SciPy, in type that can be read at half the size."""
     import matplotlib.pyplot as plt
 
-    kept = json.loads((ROOT / "benchmarks" / "results" / "quasi_newton_gpu.json").read_text())
+    kept = json.loads((ROOT / "benchmarks" / "summaries" / "quasi_newton_gpu.json").read_text())
     ours, peers = kept["torsion"]["figures"], kept["peers"]["figures"]
     sizes = ("10,000", "1,000,000")
     bars = {
@@ -145,15 +155,16 @@ def main() -> None:
             subprocess.run([sys.executable, ROOT / "examples" / script, folder / f"{name}.png"], check=True)
             made[name] = Image.open(folder / f"{name}.png").convert("RGB")
         made["slice"] = grey(np.load(folder / "phantom" / "volume.npy")[24])
-        study = read_study(ROOT / "benchmarks" / "results" / "studies" / "torsion-cuda.json")
-        draw(study.plots[0], folder / "torsion.png")
-        made["torsion"] = Image.open(folder / "torsion.png").convert("RGB")
+        for name, (study, chosen) in PLOTS.items():
+            plots = read_study(ROOT / "benchmarks" / "summaries" / "studies" / f"{study}.json").plots
+            draw(next(plot for plot in plots if plot.name == chosen), folder / f"{name}.png")
+            made[name] = Image.open(folder / f"{name}.png").convert("RGB")
         iteration_chart(folder / "iterations.png")
         chart = Image.open(folder / "iterations.png").convert("RGB")
     for name, picture in made.items():
         if name != "slice":
             save(scaled(picture, width=min(WIDTH, picture.width)), name)
-    save(scaled(stacked(side_by_side([made[name] for name in STRIP]), chart), width=SHOWN_WIDTH), "overview")
+    save(scaled(stacked(side_by_side([made[name] for name in STRIP]), chart), width=SHOWN_WIDTH), OVERVIEW)
 
 
 if __name__ == "__main__":

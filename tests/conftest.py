@@ -8,8 +8,13 @@ import os
 import signal
 import sys
 
-import numpy as np
-import pytest
+# Beside other processes of the tests, threads of a BLAS do little but wait for each other; read when NumPy is imported.
+# Tests of such threads set their number themselves.
+for _name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"):
+    os.environ.setdefault(_name, "1")
+
+import numpy as np  # noqa: E402
+import pytest  # noqa: E402
 
 _FIRST_STATES: dict = {}
 # Set by runners of parallel tests; commands that write to a pipe would wrap their lines there.
@@ -23,7 +28,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 def pytest_configure(config):
     """Without tests for GPUs JAX has none, in processes that tests start neither: arrays of JAX are on the CPU then."""
-    if "not cuda" in (config.getoption("markexpr", "") or ""):
+    chosen = config.getoption("markexpr", "") or ""
+    if chosen and "cuda" not in chosen.replace("not cuda", ""):
         os.environ["JAX_PLATFORMS"] = "cpu"
 
 

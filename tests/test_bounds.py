@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.optimize
 from scipy.optimize import Bounds, OptimizeWarning
+from small_problems import bowl_about
 
 import stepwell
 from stepwell.arrays.bounds import split_bounds
@@ -42,13 +43,7 @@ def host(x):
 
 
 def bowl(put):
-    target = put(TARGET)
-
-    def fun(x):
-        step = x - target
-        return (step * step).sum(-1), 2 * step
-
-    return fun
+    return bowl_about(put(TARGET))
 
 
 def by_minimize(put, bounds):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import importlib.util
 import pkgutil
 import re
 from pathlib import Path
@@ -48,7 +49,13 @@ def test_public_names_exist():
         assert getattr(stepwell, name) is not None
 
 
-@pytest.mark.parametrize("name", modules())
+#: Modules whose examples take seconds.
+SLOW = {"stepwell.studies", "stepwell.studies.nnls_updates"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in modules()]
+)
 def test_docstring_examples_run(name):
     try:
         module = importlib.import_module(name)
@@ -79,15 +86,20 @@ def test_some_page_runs():
     assert {"getting-started.md", "migration.md", "quasi-newton.md", "nnls.md"} <= {page.name for page in RUN}
 
 
-def test_every_picture_is_shown_and_readable():
-    shown = {
-        name for page in [*PAGES, ROOT / "README.md"] for name in re.findall(r"images/([\w-]+\.png)", page.read_text())
-    }
-    kept = sorted((ROOT / "docs" / "images").iterdir())
-    assert shown == {path.name for path in kept}
-    for path in kept:
-        assert path.read_bytes().startswith(b"\x89PNG\r\n")
-        assert path.stat().st_size <= 400_000  # a page should load at once
+def test_every_picture_is_made_and_shown():
+    """By docs/pictures.py when the site is built; the checkout has the README's."""
+    pytest.importorskip("PIL")
+    found = importlib.util.spec_from_file_location("pictures", ROOT / "docs" / "pictures.py")
+    pictures = importlib.util.module_from_spec(found)
+    found.loader.exec_module(pictures)
+    shown = {name for page in PAGES for name in re.findall(r"images/([\w-]+)\.png", page.read_text())}
+    in_readme = set(re.findall(r"images/([\w-]+)\.png", (ROOT / "README.md").read_text()))
+    assert shown | in_readme == set(pictures.NAMES)
+    assert in_readme == {pictures.OVERVIEW}
+    for name in in_readme:
+        picture = ROOT / "docs" / "images" / f"{name}.png"
+        assert picture.read_bytes().startswith(b"\x89PNG\r\n")
+        assert picture.stat().st_size <= 400_000  # a page should load at once
 
 
 @pytest.mark.parametrize("page", [*PAGES, *REFERENCE.glob("*.md")], ids=lambda page: page.name)
@@ -97,6 +109,8 @@ def test_links_lead_somewhere(page):
         if file.startswith("gallery/"):  # made from the examples when the site is built
             name = Path(file).stem
             target = ROOT / "examples" / "gallery" / ("README.txt" if name == "index" else f"{name}.py")
+        if file.startswith("images/"):  # made then, too; which they are is tested above
+            target = ROOT / "docs" / "pictures.py"
         assert target.exists(), f"{page.name} links to {file}"
         if anchor:
             heads = re.findall(r"^#+ (.*)$", target.read_text(), re.MULTILINE)

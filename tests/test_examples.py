@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from mpi_runner import run_ranks
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples" / "gallery").glob("*.py"))
 #: What they print when they have done what they show.
 PRINTED = {

@@ -93,6 +93,7 @@ print("lost", lost)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["projected", "shots", "json"])
 def test_a_killed_save_leaves_a_whole_file(kind, tmp_path):
     command = [sys.executable, "-W", "ignore", "-c", KILLED, kind, str(tmp_path / "held.npz"), str(KILLS)]

@@ -25,6 +25,7 @@ def test_default_calls_are_among_them():
     assert len({(name, *defines.items()) for name, defines in kernels}) == len(kernels)
 
 
+@pytest.mark.kernels
 def test_compiled_kernels_are_found_on_disk(monkeypatch, tmp_path):
     pytest.importorskip("cuda.core")
     monkeypatch.setenv("STEPWELL_CACHE", str(tmp_path / "cache"))

@@ -64,11 +64,11 @@ def test_versions_agree():
     assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
 
 
-def test_figures_are_those_of_the_kept_results():
-    """A row of the README, and the same in benchmarks/results: two printed digits are within five per cent of it."""
+def test_figures_are_those_of_the_summaries():
+    """A row of the README, and the same in benchmarks/summaries: two printed digits are within five per cent of it."""
 
     def kept(name):
-        return json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text())
+        return json.loads((ROOT / "benchmarks" / "summaries" / f"{name}.json").read_text())
 
     def named(rows, key, value):
         return next(row for row in rows if row[key] == value)

@@ -1,4 +1,4 @@
-"""T2 mapping: echo trains against formulas, maps against the truth and a published table, whole images, the command."""
+"""T2 mapping: echo trains against formulas, maps against the truth and a published table, whole images."""
 
 from __future__ import annotations
 
@@ -9,16 +9,11 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from scipy.optimize import nnls as scipy_nnls
+from t2_cases import KNOWN, TE, TISSUE, phantom_file
 
 from stepwell.apps import t2
 from stepwell.apps.t2.fit import find_angles
-from stepwell.cli.group import main
-
-TE = 0.010
-TISSUE = (0.010, 0.040)  # the window of myelin in the phantom, whose lobe reaches to 28 ms
-
 
 # ---- echo trains ----
 
@@ -257,19 +252,6 @@ def test_errors_of_the_myelin_water_fraction_are_those_published():
     assert lam2.mean() == pytest.approx(PUBLISHED_LAM2, abs=allowed)
 
 
-# ---- images ----
-
-
-def phantom_file(folder, shape=(10, 9, 4), **options):
-    phantom = t2.simulate(shape, **options)
-    np.save(folder / "image.npy", phantom.signal)
-    np.save(folder / "mask.npy", phantom.mask)
-    return phantom
-
-
-KNOWN = {"angles": (150.0, 150.0, 1), "lam": 0.02, "myelin": TISSUE}
-
-
 def test_an_image_is_what_its_voxels_are(tmp_path):
     phantom = phantom_file(tmp_path)
     run = t2.map_image(tmp_path / "image.npy", tmp_path / "out", TE, mask=tmp_path / "mask.npy", **KNOWN)
@@ -354,64 +336,6 @@ def test_what_does_not_fit_the_image_is_told(tmp_path):
         t2.map_image(tmp_path / "image.npy", tmp_path / "out", TE, mask=tmp_path / "small.npy")
     with pytest.raises(ValueError, match="allowed: four axes"):
         t2.map_image(tmp_path / "small.npy", tmp_path / "out", TE)
-
-
-# ---- the command ----
-
-
-def test_the_command_makes_a_phantom_and_maps_it(tmp_path):
-    pytest.importorskip("nibabel")
-    out = tmp_path / "out"
-    words = ["t2map", "--synthetic", "16x16x2", "--myelin", "0.01", "0.04", "-o", str(out),
-             "--angles", "120", "180", "31", "--json", str(tmp_path / "a.json")]  # fmt: skip
-    outcome = CliRunner().invoke(main, words)
-    assert outcome.exit_code == 0, outcome.output
-    assert "myelin water fraction" in outcome.stdout
-    assert (out / "maps.png").read_bytes()[:4] == b"\x89PNG"
-    errors = json.loads((tmp_path / "a.json").read_text())["result"]["errors"]
-    assert errors["sfr"] < 0.05
-    assert errors["alpha"] < 4
-    nibabel = pytest.importorskip("nibabel")
-    truth = np.asarray(nibabel.load(out / "truth_sfr.nii.gz").dataobj)
-    found = np.asarray(nibabel.load(out / "sfr.nii.gz").dataobj)
-    assert np.nanmean(np.abs(found - truth)) == pytest.approx(errors["sfr"], rel=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("words", "status", "message"),
-    [
-        (["--te", "0.01"], 2, "give either IMAGE or --synthetic"),
-        (["image.npy"], 2, "give --te"),
-        (["image.npy", "--te", "0.01", "--lam", "chi3"], 2, "did you mean 'chi2'"),
-        (["image.npy", "--te", "0.01", "--lam", "discrepancy"], 2, "noise is None"),
-        (["image.npy", "--te", "0.01", "--t2", "2", "1"], 2, "t2 is"),
-        (["image.npy", "--te", "0.01", "--flip", "170", "--b1", "image.npy"], 2, "none beside --flip"),
-        (["flat.npy", "--te", "0.01", "--lam", "0"], 1, "flat.npy: has shape (3, 4); allowed: four axes"),
-        (["dark.npy", "--te", "0.01", "--lam", "0", "--no-plots"], 1, "there is no voxel to fit"),
-        (["--synthetic", "3xx", "-o", "out"], 2, "'3xx' is not WIDTHxHEIGHT"),
-    ],
-)
-def test_wrong_commands_are_named(tmp_path, monkeypatch, words, status, message):
-    monkeypatch.chdir(tmp_path)
-    phantom_file(tmp_path, (3, 3, 1))
-    np.save("flat.npy", np.ones((3, 4)))
-    np.save("dark.npy", np.zeros((2, 2, 2, 8)))
-    outcome = CliRunner().invoke(main, ["t2map", *words, *([] if "-o" in words else ["-o", "out"])])
-    assert outcome.exit_code == status, outcome.output
-    assert message in outcome.output
-
-
-def test_packages_are_asked_for_before_work(tmp_path, monkeypatch):
-    (tmp_path / "image.nii").write_bytes(b"")
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    base = ["t2map", str(tmp_path / "image.nii"), "--te", "0.01", "-o", str(tmp_path / "out")]
-    outcome = CliRunner().invoke(main, base)
-    assert outcome.exit_code == 2
-    assert "pip install 'stepwell[nifti]'" in outcome.output
-    assert not (tmp_path / "out").exists()
-    np.save(tmp_path / "image.npy", np.ones((2, 2, 2, 8)))
-    outcome = CliRunner().invoke(main, ["t2map", str(tmp_path / "image.npy"), *base[2:]])
-    assert "pip install 'stepwell[plot]'" in outcome.output
 
 
 @pytest.mark.parametrize("name", ["epg", "model", "fit", "simulate"])

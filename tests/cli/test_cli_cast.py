@@ -28,7 +28,7 @@ WORK = {
         ["phantom", "--size", "16", "--angles", "8", "--slices", "4:6", "-o", "out", "--no-plots"],
         ["out/volume.npy"],
     ),
-    "study": (["nnls-updates", "--toy"], []),
+    "study": (["rosenbrock", "--toy"], []),
     "voronoi": (["-n", "20", "--resolution", "64", "-o", "points.npy"], ["points.npy"]),
     "stipple": (["--demo", "-n", "30", "--resolution", "64", "-o", "points.npy"], ["points.npy"]),
     "deconvolve": (["--synthetic", "3", "-o", "returns.npz"], ["returns.npz"]),
@@ -49,8 +49,6 @@ READING = {
 }
 #: Commands that solve something.
 SOLVING = sorted(set(WORK) - {"problems", "info"})
-#: Arguments with which they do so in any library; the study of `WORK` counts operations, and has NumPy alone.
-ANYWHERE = {name: WORK[name][0] for name in SOLVING} | {"study": ["rosenbrock", "--toy"]}
 #: What says where they solve: the options of a library, of a GPU, of a number of threads.
 PLACES = {"--array", "--device", "--threads"}
 NOT_CONVERGED = {
@@ -110,12 +108,12 @@ def test_libraries_that_have_no_arrays_there_are_refused_before_work(command, fo
         (["--array", "numpy", "--device", "cuda"], "--array: numpy has no arrays on cuda; allowed: torch, cupy, jax"),
         (["--array", "cupy"], "--array: cupy "),  # is not installed, or has no arrays on the CPU
     ):
-        run = invoke(command, *ANYWHERE[command], *arguments)
+        run = invoke(command, *WORK[command][0], *arguments)
         assert (run.exit_code, run.stdout) == (2, "")
         assert words in " ".join(run.stderr.split())
         assert not any(folder.iterdir())
     monkeypatch.setattr("stepwell.arrays.places.LIBRARIES", ("numpy", "no_such_library"))
-    run = invoke(command, *ANYWHERE[command], "--device", "cuda")
+    run = invoke(command, *WORK[command][0], "--device", "cuda")
     assert (run.exit_code, run.stdout) == (2, "")
     assert "--device: cuda needs an array library, and none is installed" in " ".join(run.stderr.split())
     assert not any(folder.iterdir())
@@ -127,7 +125,7 @@ def test_libraries_that_have_no_arrays_there_are_refused_before_work(command, fo
 )
 def test_every_solver_works_on_the_arrays_of_a_library(command, library, folder):
     pytest.importorskip(library)
-    run = invoke(command, *ANYWHERE[command], "--array", library, "--json", "-")
+    run = invoke(command, *WORK[command][0], "--array", library, "--json", "-")
     assert run.exit_code == 0, run.output
     assert json.loads(run.stdout)["settings"]["array"] == library
 

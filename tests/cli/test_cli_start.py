@@ -36,7 +36,12 @@ def shell(line, **more):
     return subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=100, **more)
 
 
-@pytest.mark.parametrize("name", [*COMMANDS, "--help", "--version"])
+#: A process each: three in the default run, one of them with work to do, all others beside it.
+CLOSED = ["solve", "info", "--help"]
+OTHERS = [name for name in [*COMMANDS, "--version"] if name not in CLOSED]
+
+
+@pytest.mark.parametrize("name", [*CLOSED, *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS)])
 def test_a_closed_standard_output_is_one_line(name, tmp_path):
     call = " ".join([*COMMAND, name, *SHORT.get(name, [])])
     run = shell(f"{call} >&-", cwd=tmp_path)

@@ -44,15 +44,15 @@ def test_the_page_names_every_study_and_what_bounds_its_runs():
 
 
 def test_a_study_prints_its_tables_and_writes_its_files(tmp_path):
-    done = call("nnls-updates", "--toy", "-o", str(tmp_path / "out"))
+    done = call("rosenbrock", "--toy", "-o", str(tmp_path / "out"))
     assert done.exit_code == 0, done.output
-    assert "Table 3.1" in done.output
+    assert "Figure 3: shares of a run" in done.output
     assert "(paper)" in done.output
     assert "What differs from the paper" in done.output
     names = {path.name for path in (tmp_path / "out").iterdir()}
-    assert {"nnls-updates-cpu.json", "nnls-updates-cpu.md", "nnls-updates-cpu-costs.csv"} <= names
+    assert {"rosenbrock-cpu.json", "rosenbrock-cpu.md", "rosenbrock-cpu-speed.csv"} <= names
     assert "wrote" in done.output
-    bare = call("nnls-updates", "--toy")
+    bare = call("rosenbrock", "--toy")
     assert bare.exit_code == 0
     assert "wrote" not in bare.output
 
@@ -120,12 +120,13 @@ def test_words_begin_where_their_heading_begins():
 
 
 def test_in_a_pipe_a_sentence_is_a_line():
-    done = call("nnls-updates", "--toy")
+    done = call("rosenbrock", "--toy")
     lines = done.stdout.splitlines()
     assert not any(line.endswith(" ") for line in lines)
-    assert [line[-1] for line in lines if line.startswith("- ")] == ["."] * 5
+    assert [line[-1] for line in lines if line.startswith("- ")] == ["."] * 6
 
 
+@pytest.mark.slow
 def test_the_poster_is_repeated_at_its_own_size(tmp_path):
     """Slices 65 to 68 of the 128-cube: the projection saves what the poster says, at no cost in quality."""
     with blas_threads(1):  # on a busy machine OpenBLAS's threads spin

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -11,43 +10,20 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from voronoi_commands import QUICK, call, fails, strict_json, works
 
 import stepwell
 from stepwell.apps.voronoi import HEXAGONAL_BOUND, centroidal, cvt_energy, tessellating
 from stepwell.apps.voronoi.mesh import voronoi_cells
-from stepwell.cli.group import main
 
 Image = pytest.importorskip("PIL.Image")
 pytest.importorskip("matplotlib")
 SVG = "{http://www.w3.org/2000/svg}"
-QUICK = ["--maxiter", "8", "--resolution", "96", "--pixels", "300"]
-
-
-def call(*arguments):
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
-
-
-def works(*arguments):
-    outcome = call(*arguments)
-    assert outcome.exit_code == 0, outcome.output
-    return outcome
-
-
-def fails(*arguments):
-    outcome = call(*arguments)
-    assert outcome.exit_code == 2, outcome.output
-    assert "Traceback" not in outcome.output
-    return " ".join(outcome.stderr.split())
 
 
 def pixels_of(path):
     with Image.open(path) as image:
         return np.asarray(image.convert("L"))
-
-
-def strict_json(text):
-    return json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
 
 
 @pytest.fixture
@@ -380,31 +356,3 @@ def test_the_largest_drawing_keeps_its_digits(tmp_path):
     away = np.abs(drawn[:, None] - expected[None]).max(axis=2).min(axis=1)
     assert away.max() <= 0.005 + 1e-6
     assert "is not in the range" in fails("voronoi", "-n", 40, "--size", 1e9, "-o", tmp_path / "a.svg")
-
-
-def test_help_names_both_commands():
-    text = works("--help").stdout
-    assert "voronoi" in text
-    assert "stipple" in text
-    for command in ("voronoi", "stipple"):
-        assert "--resolution" in works(command, "--help").stdout
-
-
-def test_a_device_that_is_not_there(tmp_path):
-    torch = pytest.importorskip("torch")
-    count = torch.cuda.device_count()
-    message = fails("voronoi", "-n", 50, "--device", f"cuda:{count}", "-o", tmp_path / "a.npy", *QUICK)
-    assert f"cuda:{count} is not there" in message
-
-
-@pytest.mark.cuda
-@pytest.mark.parametrize("command", [["voronoi"], ["stipple", "--demo"]])
-def test_on_a_device(tmp_path, command):
-    pytest.importorskip("torch")
-    works(*command, "-n", 2000, "--resolution", 512, "--device", "cuda", "--order", "auto", "-o", tmp_path / "out")
-    record = strict_json((tmp_path / "out/statistics.json").read_text())
-    assert record["result"]["success"]
-    works(*command, "-n", 2000, "--resolution", 512, "--order", "auto", "-o", tmp_path / "host.json")
-    host = strict_json((tmp_path / "host.json").read_text())
-    # Other local minima differ by less than this: the spread over starts at this size is below a percent.
-    assert record["result"]["energy"] == pytest.approx(host["result"]["energy"], rel=0.02)

@@ -145,6 +145,7 @@ if ranks.rank == 0:
 """
 
 
+@pytest.mark.slow
 def test_ranks_of_mpi(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(MPI_PROGRAM)

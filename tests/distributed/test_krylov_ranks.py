@@ -1,53 +1,36 @@
-"""Linear systems whose unknowns and equations lie over ranks: one answer, few messages, no hang."""
+"""Linear systems whose unknowns and equations lie over ranks: one answer, and the same steps on all."""
 
 from __future__ import annotations
 
-import ast
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from krylov_rank_cases import (
+    CONDITION,
+    EXACT,
+    LAM,
+    TOL,
+    A,
+    B,
+    K,
+    L,
+    M,
+    N,
+    assert_about_the_same_steps,
+    on_ranks,
+    random,
+    solved,
+)
 from mpi_runner import run_ranks
 from spread_operators import SpreadMatrix, gathered
 
 import stepwell
-from stepwell import LinearStatus
-from stepwell.distributed import RankError, run_threads
+from stepwell.distributed import run_threads
 from stepwell.krylov.kept import KeptBlocks
 from stepwell.krylov.projected import conjugacy_error
-from stepwell.krylov.reductions import Sums
-
-random = np.random.default_rng(5)
-M, N, K = 360, 240, 5
-A = sp.random(M, N, 0.04, random_state=1, format="csr", data_rvs=random.standard_normal)
-L = sp.diags([np.ones(N), -np.ones(N - 1)], offsets=[0, 1], format="csr")
-B = random.standard_normal((M, K))
-B[:, 1] = B[:, 0] + 1e-3 * B[:, 2]
-#: A tolerance that is reached before rounding errors have grown far.
-LAM, TOL = 1.0, 1e-5
-EXACT = np.linalg.solve((A.T @ A).toarray() + LAM**2 * np.eye(N), A.T @ B)
-#: Error of x for a residual of TOL: the condition of AᵀA + λ² times it.
-CONDITION = np.linalg.cond((A.T @ A).toarray() + LAM**2 * np.eye(N))
-
-
-def on_ranks(size, program, **options):
-    """Run a program of a communicator and a spread A on ranks that are threads."""
-    return run_threads(size, lambda comm: program(comm, SpreadMatrix(A, comm)), **options)
-
-
-def solved(comm, spread, method, b=B, **options):
-    """Solve on one rank of many; return the whole of x beside this rank's result."""
-    result = stepwell.tikhonov(spread.operator, b[spread.rows], LAM, method=method, tol=TOL, comm=comm, **options)
-    return gathered(comm, result.x.reshape(-1, b.shape[1]), N), result
-
-
-def assert_about_the_same_steps(found, expected):
-    """Sums over other pieces are rounded otherwise, which may decide about a step, or one in a hundred of many."""
-    found, expected = np.asarray(found), np.asarray(expected)
-    assert np.all(np.abs(found - expected) <= 1 + 0.01 * expected), (found, expected)
-
 
 # ---- the same answer, within the tolerance ----
 
@@ -234,187 +217,6 @@ def test_rules_choose_the_same_on_any_number_of_ranks(rule):
         assert abs(np.log(chosen[0][0] / exact[0])) < np.log(1.3)  # a Krylov space, and random probes of a trace
 
 
-def test_random_vectors_do_not_depend_on_the_pieces():
-    sizes = (9000, 1, 0, 5000)
-
-    def program(comm):
-        sums = Sums(comm)
-        (extent,) = sums.extents(sizes[comm.rank] if comm.size > 1 else sum(sizes))
-        return sums.random_rows("normal", extent, 2)
-
-    whole, pieces = run_threads(1, program), run_threads(4, program)
-    np.testing.assert_array_equal(np.concatenate(pieces), whole[0])
-
-
-# ---- messages ----
-
-
-def messages(comm, spread, method):
-    """Messages an iteration of one solve, without those before and after: by two runs of different lengths."""
-    counted = []
-    for limit in (20, 30):
-        sums = Sums(comm)
-        made = []
-
-        def exchange(row, *rest, ranks=sums.ranks, inner=sums.ranks.exchange, made=made, **options):
-            made.append(row.size)
-            return inner(row, *rest, **options)
-
-        sums.ranks.exchange = exchange
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("stepwell.krylov.calls.Sums", lambda comm, sums=sums: sums)
-            right = B[spread.rows] if method != "aprcg" else B[spread.rows, :1]
-            stepwell.tikhonov(spread.operator, right, LAM, method=method, maxiter=limit, tol=1e-14, comm=comm)
-        counted.append(len(made))
-    return (counted[1] - counted[0]) / 10
-
-
-@pytest.mark.parametrize(("method", "expected"), [("pseudo-block", 2), ("block", 4), ("aprcg", 4)])
-def test_messages_an_iteration(method, expected):
-    (found,) = run_threads(1, lambda comm: messages(comm, SpreadMatrix(A, comm), method))
-    assert found == expected
-
-
-# ---- trouble on one rank ----
-
-
-def failing(comm, spread, where, error):
-    """What each rank raises when one fails in a function of its own, after its communication."""
-    operator, calls = spread.operator, [0]
-
-    def maybe(name):
-        calls[0] += 1
-        if name == where and comm.rank == 1 and calls[0] > 6:
-            raise error
-
-    def forward(x):
-        image = operator.forward(x)
-        maybe("forward")
-        return image
-
-    def adjoint(y):
-        image = operator.adjoint(y)
-        maybe("adjoint")
-        return image
-
-    def precondition(block):
-        maybe("preconditioner")
-        return block
-
-    mine = stepwell.operators.from_functions(forward, adjoint, operator.shape, blocks=True)
-    try:
-        stepwell.tikhonov(
-            mine,
-            B[spread.rows],
-            LAM,
-            method="block" if where == "forward" else "pseudo-block",
-            preconditioner=precondition,
-            callback=lambda told: maybe("callback"),
-            comm=comm,
-        )
-    except BaseException as caught:
-        return caught
-    return None
-
-
-@pytest.mark.parametrize("where", ["forward", "adjoint", "preconditioner", "callback"])
-def test_an_error_on_one_rank_is_raised_on_all(where):
-    error = ArithmeticError("no product here")
-    found = on_ranks(3, lambda comm, spread: failing(comm, spread, where, error), timeout=20)
-    assert found[1] is error
-    for other in (found[0], found[2]):
-        assert isinstance(other, RankError)
-        assert str(other) == "rank 1: ArithmeticError: no product here"
-
-
-def test_an_interrupt_on_one_rank_is_one_on_all():
-    found = on_ranks(3, lambda comm, spread: failing(comm, spread, "adjoint", KeyboardInterrupt()), timeout=20)
-    assert [type(one) for one in found] == [KeyboardInterrupt] * 3
-
-
-def test_stop_iteration_stops_without_ranks_too():
-    def callback(told):
-        if told.iteration == 3:
-            raise StopIteration
-
-    result = stepwell.tikhonov(A, B, LAM, method="block", callback=callback)
-    assert result.status == [LinearStatus.STOPPED] * K
-    assert result.iterations.tolist() == [3] * K
-
-
-def test_arguments_are_checked_on_all():
-    def program(comm, spread):
-        wrong = comm.rank == 1
-        said = []
-        for call in (
-            lambda: stepwell.tikhonov(spread.operator, B[: 3 if wrong else None][spread.rows], LAM, comm=comm),
-            lambda: stepwell.tikhonov(spread.operator, B[spread.rows], -1 if wrong else 1, comm=comm),
-            lambda: stepwell.tikhonov(spread.operator, B[spread.rows], LAM, tol=1e-3 if wrong else 1e-6, comm=comm),
-            lambda: stepwell.tikhonov(spread.operator, B[spread.rows][:, : K - wrong], LAM, comm=comm),
-            lambda: stepwell.tikhonov(spread.operator, B[spread.rows], LAM, method="direct", comm=comm),
-            lambda: stepwell.tikhonov(
-                spread.operator, B[spread.rows], LAM, preconditioner=np.ones(3 if wrong else spread.operator.shape[1]),
-                comm=comm,
-            ),
-        ):  # fmt: skip
-            with pytest.raises((ValueError, RankError)) as caught:
-                call()
-            said.append(str(caught.value))
-        return said
-
-    first, second = on_ranks(2, program, timeout=20)
-    assert "B has shape" in second[0]
-    assert first[0].startswith("rank 1: ValueError: B has shape")
-    assert "lam is -1" in second[1]
-    assert first[2] == second[2] == "tol is 1e-06 on rank 0 and 0.001 on rank 1; allowed: the same on all"
-    assert first[3] == "the number of columns of B is 5 on rank 0 and 4 on rank 1; allowed: the same on all"
-    assert first[4] == second[4]
-    assert "method is 'direct'; allowed: 'auto', 'cgls'" in first[4]
-    assert "preconditioner has shape" in second[5]
-
-
-@pytest.mark.parametrize("method", ["pseudo-block", "block", "aprcg"])
-@pytest.mark.parametrize("way", ["answer", "StopIteration"])
-def test_a_callback_on_one_rank_stops_all_at_the_same_step(method, way):
-    def program(comm, spread):
-        seen = []
-
-        def callback(told):
-            seen.append(told.iteration)
-            if told.iteration == 4 and way == "StopIteration":
-                raise StopIteration
-            return told.iteration == 4
-
-        options = dict(callback=callback) if comm.rank == 1 else {}
-        result = stepwell.tikhonov(spread.operator, B[spread.rows, :1], LAM, method=method, comm=comm, **options)
-        return result.iterations.tolist(), result.status, seen
-
-    for iterations, status, _ in on_ranks(3, program, timeout=20):
-        assert iterations == [4]
-        assert status == [LinearStatus.STOPPED]
-
-
-def test_a_right_hand_side_that_is_not_finite_on_one_rank():
-    b = B.copy()
-    b[-1, 2] = np.nan
-
-    for _, result in on_ranks(2, lambda comm, spread: solved(comm, spread, "block", b)):
-        assert result.status[2] is LinearStatus.NONFINITE
-        assert [status for j, status in enumerate(result.status) if j != 2] == [LinearStatus.CONVERGED] * (K - 1)
-
-
-def test_an_operator_of_extreme_size():
-    huge = 2.0**700
-
-    def program(comm):
-        spread = SpreadMatrix(A * huge, comm)
-        result = stepwell.tikhonov(spread.operator, B[spread.rows], LAM * huge, method="block", tol=TOL, comm=comm)
-        return gathered(comm, result.x * huge, N)
-
-    for x in run_threads(2, program):
-        assert np.linalg.norm(x - EXACT) <= CONDITION * TOL * np.linalg.norm(EXACT)
-
-
 # ---- processes, and the source ----
 
 PROGRAM = """
@@ -453,6 +255,7 @@ if comm.rank == 0:
 """
 
 
+@pytest.mark.slow
 def test_ranks_of_mpi(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
@@ -462,63 +265,3 @@ def test_ranks_of_mpi(tmp_path):
     alone, *spread = (json.loads(steps) for steps, _ in printed)
     for steps in spread:
         assert_about_the_same_steps(steps, alone)
-
-
-#: Files and functions that are not spread over ranks, and a name of a small matrix.
-NOT_SPREAD = {"direct.py", "reductions.py"}
-NOT_SPREAD_FUNCTIONS = {"_take_up", "_exact", "diagonal_pencil"}
-SMALL = {"turn"}
-
-
-def raw_sums(source):
-    """Lines that sum over the long axis of an array otherwise than by `Sums`."""
-    found = []
-    waiting = [ast.parse(source)]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.FunctionDef) and node.name in NOT_SPREAD_FUNCTIONS:
-            continue
-        waiting += ast.iter_child_nodes(node)
-        called = getattr(node.func, "attr", "") if isinstance(node, ast.Call) else ""
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
-            left = node.left
-            if isinstance(left, ast.Attribute) and left.attr == "T" and getattr(left.value, "id", "") not in SMALL:
-                found.append((node.lineno, "a product with a transpose"))
-        elif called in ("einsum", "vector_norm", "norm", "vdot", "dot"):
-            found.append((node.lineno, called))
-        elif isinstance(node, ast.Name | ast.alias):
-            name = node.id if isinstance(node, ast.Name) else node.name
-            if name in ("column_dots", "column_norms", "rows_times", "inner_products"):
-                found.append((node.lineno, name))
-    return found
-
-
-def test_what_is_looked_for_is_found():
-    sources = (
-        "x = P.T @ Q",
-        "np.einsum('ij,ij->j', P, Q)",
-        "from stepwell.arrays import column_dots",
-        "np.linalg.norm(x)",
-    )
-    assert all(raw_sums(source) for source in sources)
-
-
-def test_sums_over_long_axes_are_taken_in_one_place():
-    package = Path(__file__).parents[2] / "src" / "stepwell" / "krylov"
-    wrong = [
-        f"{path.name}:{line}: {what}"
-        for path in sorted(package.glob("*.py"))
-        if path.name not in NOT_SPREAD
-        for line, what in raw_sums(path.read_text())
-    ]
-    assert wrong == []
-
-
-def test_bounds_are_refused_by_name():
-    def program(comm, spread):
-        with pytest.raises((ValueError, RankError)) as caught:
-            stepwell.tikhonov(spread.operator, B[spread.rows], LAM, bounds=(0, None), comm=comm)
-        return str(caught.value)
-
-    for said in on_ranks(2, program, timeout=20):
-        assert "bounds is (0, None); allowed: None with comm" in said

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from mpi_runner import find_mpiexec, run_ranks
 
+pytestmark = pytest.mark.slow
+
 CASES = Path(__file__).parents[1] / "helpers" / "mpi_cases.py"
 
 

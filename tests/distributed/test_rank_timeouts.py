@@ -110,6 +110,7 @@ except TimeoutError as error:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["never", "later"])
 def test_ranks_of_mpi(tmp_path, when):
     program = tmp_path / "program.py"

@@ -79,6 +79,7 @@ def test_a_volume_over_ranks_takes_the_steps_of_one():
         np.testing.assert_allclose(np.concatenate(found), whole, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_the_example_takes_about_the_same_steps_on_any_number_of_ranks():
     program = EXAMPLES / "tomography_ranks.py"
     if not program.exists():
@@ -93,6 +94,7 @@ def test_the_example_takes_about_the_same_steps_on_any_number_of_ranks():
 COMMAND = "from stepwell.cli.group import main; main()"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lam", ["0.5", "discrepancy"])
 def test_the_command_over_ranks(tmp_path, lam):
     program = tmp_path / "command.py"

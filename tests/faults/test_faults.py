@@ -13,7 +13,7 @@ import pytest
 
 HERE = Path(__file__).resolve().parent
 pytestmark = [
-    pytest.mark.native,
+    pytest.mark.slow,
     pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the shim is written for glibc"),
 ]
 

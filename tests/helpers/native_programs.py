@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import os
 import shutil
 import subprocess
@@ -16,19 +18,45 @@ THREADS = ["-fsanitize=thread"]
 
 
 def build(folder, sources, flags):
-    """Compile `sources` into a program in `folder`; skips where the compiler or a sanitizer's runtime is missing."""
+    """Compile `sources` into a program in `folder`; skips where the compiler or a sanitizer's runtime is missing.
+
+    Each source is compiled by itself, through ccache where that is installed: what did not change is there already.
+    """
     compiler = next(filter(None, map(shutil.which, (os.environ.get("CXX", ""), "g++", "c++", "clang++"))), None)
     if compiler is None:
         pytest.skip("no C++ compiler")
     program = folder / "program"
     command = [compiler, "-std=c++20", "-DSW_ISA=baseline", "-Wno-psabi", "-Wno-unknown-pragmas", "-pthread"]
-    out = subprocess.run(
-        [*command, "-I", ROOT / "src", *flags, *sources, "-o", program], capture_output=True, text=True
-    )
-    if out.returncode and ("cannot find" in out.stderr or "unsupported option" in out.stderr):
-        pytest.skip(f"no runtime for {flags}")
-    assert out.returncode == 0, out.stderr
+    command += ["-I", ROOT / "src", *flags]
+    libraries = [flag for flag in flags if flag == "-shared"]
+    cache = [found for found in [shutil.which("ccache")] if found]
+    objects = [folder / f"{Path(source).stem}.o" for source in sources]
+    steps = [
+        [*cache, *(part for part in command if part not in libraries), "-c", source, "-o", made]
+        for source, made in zip(sources, objects)
+    ]
+    for step in [*steps, [*command, *objects, "-o", program]]:
+        # (In the same folder each time, which debugging symbols name.)
+        out = subprocess.run(step, capture_output=True, text=True, cwd=ROOT)
+        if out.returncode and ("cannot find" in out.stderr or "unsupported option" in out.stderr):
+            pytest.skip(f"no runtime for {flags}")
+        assert out.returncode == 0, out.stderr
     return program
+
+
+def build_once(tmp_path_factory, sources, flags):
+    """Build a program that several tests run; processes of one run of pytest share it."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    folder /= "program-" + hashlib.sha256(repr([*map(str, sources), *flags]).encode()).hexdigest()[:16]
+    folder.mkdir(exist_ok=True)
+    with open(folder / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "built").exists():
+            build(folder, sources, flags)
+            (folder / "built").touch()
+    return folder / "program"
 
 
 def output_of(program, *arguments):

@@ -107,7 +107,7 @@ def test_block_answers_do_not_depend_on_threads_of_the_blas_or_of_our_own():
     answers = []
     for blas, own in ((1, 1), (2, 1), (2, 2)):
         with threadpool_limits(blas, user_api="blas"), threads_at_most(own):
-            answers.append(stepwell.tikhonov(A, B, 0.3, method="block", tol=1e-6).x)
+            answers.append(stepwell.tikhonov(A, B, 0.3, method="block", tol=1e-2).x)
     assert np.array_equal(answers[0], answers[1])
     assert np.array_equal(answers[0], answers[2])
 

@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse as sp
 from scipy.optimize import OptimizeWarning, lsq_linear, nnls
 from scipy.sparse.linalg import LinearOperator
+from small_problems import random_system
 
 import stepwell
 from stepwell.apps import tomography
@@ -18,8 +19,7 @@ Status = stepwell.LinearStatus
 
 
 def problem(rows=60, columns=40, count=3, seed=0):
-    random = np.random.default_rng(seed)
-    return random.normal(size=(rows, columns)), random.normal(size=(rows, count))
+    return random_system(rows, columns, count, seed)
 
 
 def stacked(A, lam, L=None):

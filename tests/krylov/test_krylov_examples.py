@@ -28,6 +28,7 @@ def test_docstring_examples(name):
     assert failed == 0
 
 
+@pytest.mark.slow
 def test_the_example_with_bounds(capsys, monkeypatch, tmp_path):
     script = Path(__file__).resolve().parents[2] / "examples" / "nonnegative_tomography.py"
     if not script.exists():

@@ -43,11 +43,12 @@ def functions(matrix):
     return (lambda x: matrix @ x, lambda y: matrix.T @ y)
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("penalty", PENALTIES)
 @pytest.mark.parametrize("columns", [1, 24])
 @pytest.mark.parametrize("method", ["cgls", "pseudo-block"])
-@pytest.mark.parametrize("form", ["csr", "csc", "functions"])
+@pytest.mark.parametrize(
+    ("form", "dtype"), [("csr", "float64"), ("csr", "float32"), ("csc", "float64"), ("functions", "float64")]
+)
 def test_short_recurrences(form, method, columns, penalty, dtype):
     matrix = sp.csc_matrix(A, dtype=dtype) if form == "csc" else A.astype(dtype)
     given = functions(matrix) if form == "functions" else matrix

@@ -120,6 +120,7 @@ def test_a_second_thread_is_refused():
     assert solver.solve(B[:, 1]).success
 
 
+@pytest.mark.slow
 def test_killed_at_random_moments(tmp_path):
     command = [sys.executable, PROGRAM, "projected", tmp_path, "--kills", "20", "--seed", "3"]
     out = subprocess.run(command, capture_output=True, text=True, timeout=300)

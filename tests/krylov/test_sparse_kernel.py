@@ -87,6 +87,7 @@ def test_panels_cover_the_columns_once(width, word):
     assert (panels - 1) * columns < width <= panels * columns
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("word", [8, 4])
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90", "sm_100"])
 def test_kernels_compile_without_a_device(word, architecture, monkeypatch, tmp_path):

@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse as sp
 from krylov_oracle import ITERATIVE, METHODS, assert_solves, normal_matrix
 from scipy.sparse.linalg import LinearOperator, aslinearoperator, lsmr, lsqr
+from small_problems import random_system
 
 import stepwell
 from stepwell.krylov import LinearStatus as Status
@@ -16,9 +17,7 @@ from stepwell.krylov.projected import FEW_STEPS
 
 
 def problem(rows: int, columns: int, count: int, dtype: str = "float64") -> tuple[np.ndarray, np.ndarray]:
-    random = np.random.default_rng(7)
-    A = random.normal(size=(rows, columns)).astype(dtype)
-    return A, random.normal(size=(rows, count)).astype(dtype)
+    return random_system(rows, columns, count, 7, dtype)
 
 
 def true_residual(A: np.ndarray, B: np.ndarray, lam: float, L: np.ndarray | None, X: np.ndarray) -> np.ndarray:

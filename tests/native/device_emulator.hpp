@@ -4,6 +4,7 @@
 #pragma once
 
 #include <sched.h>
+#include <setjmp.h>
 #include <ucontext.h>
 
 #include <bit>
@@ -44,13 +45,17 @@ struct Barrier {
     unsigned turn = 0;
 };
 
+// A thread of the block. It is entered by setcontext() once and by _longjmp() from then on: swapcontext() asks
+// the system for the mask of signals at every change.
 struct Context {
-    ucontext_t state;
-    std::vector<char> stack = std::vector<char>(1 << 17);
-    bool ended = false;
+    static constexpr size_t bytes = 1 << 17;
+    ucontext_t begin;
+    jmp_buf place;
+    std::unique_ptr<char[]> stack{new char[bytes]};
+    bool begun = false, ended = false;
 };
 
-inline ucontext_t scheduler;
+inline jmp_buf scheduler;
 inline std::vector<std::unique_ptr<Context>> contexts;
 inline std::function<void()> body;
 inline Barrier whole;
@@ -58,7 +63,7 @@ inline std::vector<Barrier> warps;
 inline std::vector<uint64_t> slots;
 
 inline void give_way() {
-    swapcontext(&contexts[threadIdx.x]->state, &scheduler);
+    if (!_setjmp(contexts[threadIdx.x]->place)) _longjmp(scheduler, 1);
 }
 
 inline void wait(Barrier& barrier, int size) {
@@ -75,7 +80,15 @@ inline void start() {
     const unsigned self = threadIdx.x;
     body();
     contexts[self]->ended = true;
-    swapcontext(&contexts[self]->state, &scheduler);
+    _longjmp(scheduler, 1);
+}
+
+// Runs a thread until it gives way or ends.
+inline void resume(Context& context) {
+    if (_setjmp(scheduler)) return;
+    if (context.begun) _longjmp(context.place, 1);
+    context.begun = true;
+    setcontext(&context.begin);
 }
 
 // Launches some blocks of a grid: kernel() is called by every thread of each.
@@ -88,15 +101,15 @@ inline void launch(unsigned first, unsigned last, unsigned blocks, unsigned thre
         whole = {};
         warps.assign(threads / lanes, {});
         slots.assign(threads, 0);
-        contexts.clear();
+        while (contexts.size() < threads) contexts.push_back(std::make_unique<Context>());
         for (unsigned k = 0; k < threads; ++k) {
-            contexts.push_back(std::make_unique<Context>());
-            Context& context = *contexts.back();
-            getcontext(&context.state);
-            context.state.uc_stack.ss_sp = context.stack.data();
-            context.state.uc_stack.ss_size = context.stack.size();
-            context.state.uc_link = nullptr;
-            makecontext(&context.state, start, 0);
+            Context& context = *contexts[k];
+            context.begun = context.ended = false;
+            getcontext(&context.begin);
+            context.begin.uc_stack.ss_sp = context.stack.get();
+            context.begin.uc_stack.ss_size = Context::bytes;
+            context.begin.uc_link = nullptr;
+            makecontext(&context.begin, start, 0);
         }
         unsigned running = threads;
         for (int64_t round = 0; running; ++round) {
@@ -108,7 +121,7 @@ inline void launch(unsigned first, unsigned last, unsigned blocks, unsigned thre
             for (unsigned k = 0; k < threads; ++k) {
                 if (contexts[k]->ended) continue;
                 threadIdx.x = k;
-                swapcontext(&scheduler, &contexts[k]->state);
+                resume(*contexts[k]);
                 running += !contexts[k]->ended;
             }
         }

@@ -27,9 +27,11 @@ public:
         if (arrived_.fetch_add(1, std::memory_order_acq_rel) == size_ - 1) {
             arrived_.store(0, std::memory_order_relaxed);
             turn_.store(turn + 1, std::memory_order_release);
+            turn_.notify_all();
             return;
         }
-        while (turn_.load(std::memory_order_acquire) == turn) std::this_thread::yield();
+        // Asleep after a while: there are more lanes than cores.
+        while (turn_.load(std::memory_order_acquire) == turn) turn_.wait(turn, std::memory_order_acquire);
     }
 
 private:

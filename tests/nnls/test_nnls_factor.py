@@ -29,6 +29,7 @@ def random_moves(rng, columns, count):
     return np.array(moves, dtype=np.int32)
 
 
+@pytest.mark.native
 @pytest.mark.parametrize("update", ["cgs2", "rotations"])
 def test_q_stays_orthogonal_after_many_updates_and_downdates(update):
     rng = np.random.default_rng(1)
@@ -45,6 +46,7 @@ def test_q_stays_orthogonal_after_many_updates_and_downdates(update):
     assert error < 1e-12
 
 
+@pytest.mark.native
 def test_gram_schmidt_once_loses_what_twice_keeps():
     rng = np.random.default_rng(2)
     A = np.repeat(rng.random((60, 10)), 2, axis=1) + 1e-9 * rng.random((60, 20))
@@ -53,6 +55,7 @@ def test_gram_schmidt_once_loses_what_twice_keeps():
     assert try_factor(A, CODES["mgs"], moves)[0] > 1e-9
 
 
+@pytest.mark.native
 @pytest.mark.parametrize("update", ["cgs2", "mgs", "rotations", "csne"])
 def test_dependent_columns_are_rejected(update):
     rng = np.random.default_rng(3)
@@ -62,6 +65,7 @@ def test_dependent_columns_are_rejected(update):
     assert try_factor(A, CODES[update], np.arange(6, dtype=np.int32))[3] == 2
 
 
+@pytest.mark.native
 @pytest.mark.parametrize("update", ["csne", "gram"])
 def test_without_q_the_triangle_is_that_of_the_columns(update):
     rng = np.random.default_rng(4)
@@ -72,6 +76,7 @@ def test_without_q_the_triangle_is_that_of_the_columns(update):
     assert try_factor(A, CODES["csne"], np.arange(6, dtype=np.int32))[1] < 1e-14
 
 
+@pytest.mark.native
 def test_costs_of_an_insertion_are_those_of_table_3_1():
     """Flops and column accesses of inserting column l + 1 into l, counted as they are executed."""
     m, l = 512, 50
@@ -93,6 +98,7 @@ def test_costs_of_an_insertion_are_those_of_table_3_1():
     assert flops == 6 * m * (m - l - 1) + 2 * m**2 + 8 * (m - l - 1)
 
 
+@pytest.mark.native
 def test_costs_of_a_removal_are_those_of_table_3_1():
     m, l, i = 256, 40, 10
     A = np.random.default_rng(6).random((m, l))
@@ -109,6 +115,7 @@ def test_single_insertion_takes_the_steps_of_table_7_2():
     assert result.removals.sum() == pytest.approx(2109, rel=0.1)
 
 
+@pytest.mark.slow
 def test_single_insertion_takes_the_steps_of_table_7_3():
     # Of random matrices hardly a column is removed, 124 in 192 systems: a count that varies by 11 from draw to draw.
     # The mean of eight draws varies by 4.

@@ -32,6 +32,7 @@ def compile_or_skip(defines, architecture, source="nnls"):
         raise
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize(
     ("architecture", "single", "convolution", "by_warp", "general"),
     [
@@ -51,11 +52,13 @@ def test_kernels_compile_without_a_device(architecture, single, convolution, by_
         assert entry in code
 
 
+@pytest.mark.kernels
 def test_the_kernel_of_large_normal_equations_compiles_without_a_device():
     code = compile_or_skip(cuda.kernel_defines(False, False, False, 512, True, cuda.CLUSTER_BLOCKS), "sm_90")
     assert b"nnls_solve" in code
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize(
     ("architecture", "single", "source", "kind", "capacity", "width"),
     [
@@ -76,6 +79,7 @@ def test_kernels_for_small_systems_compile_without_a_device(architecture, single
     assert (b"nnls_form_tables" in code) == (source == "own_matrix")
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize(("architecture", "single", "threads"), [("sm_80", True, 32), ("sm_90", False, 512)])
 def test_the_kernel_of_derivatives_compiles_without_a_device(architecture, single, threads):
     code = compile_or_skip(derivatives.kernel_defines(single, threads), architecture, "free_solve")

@@ -19,8 +19,3 @@ def value(x):
 
 def slope(x):
     return FUN(x)[1]
-
-
-def bowl(x):
-    """|x|² and its gradient."""
-    return float(x @ x), 2 * x

@@ -320,6 +320,7 @@ def test_two_processes_do_not_write_one_file(tmp_path):
     LBFGSB.load(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["minimize", "differences"])
 def test_killed_at_random_moments(kind, tmp_path):
     """SIGKILL; `python tests/helpers/killed_runs.py ... --kills 200` does it as often as one likes."""

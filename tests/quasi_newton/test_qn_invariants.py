@@ -1,16 +1,12 @@
 """What must hold in every run: descent, exact feasibility, the secant equation, and bits that do not depend on company.
 
-A batch gives each problem the bits it has alone; threads change none. Runs that are resumed: test_qn_resume.py.
+A batch gives each problem the bits it has alone. Threads: test_qn_threads.py. Runs that are resumed: test_qn_resume.py.
 """
 
 from __future__ import annotations
 
 import gc
-import os
-import subprocess
-import sys
 import warnings
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import numpy as np
@@ -18,6 +14,7 @@ import pytest
 import scipy.optimize
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from qn_family import Family
 from qn_oracles import Quadratic, random_box
 
 from stepwell import LBFGSB, Status, minimize, minimize_batch, problems
@@ -213,23 +210,6 @@ def test_scipy_s_hess_inv_where_ours_differs():
         pytest.skip("this SciPy satisfies the secant equation too: the difference is gone")
 
 
-# ---- company changes no bit ----
-
-
-class Family:
-    """Problems of one kind that need different numbers of iterations."""
-
-    def __init__(self, count, n, seed=0):
-        rng = np.random.default_rng(seed)
-        self.centre = rng.normal(size=(count, n))
-        self.scale = 10.0 ** rng.uniform(-2, 2, size=(count, n))
-
-    def __call__(self, x, k=slice(None)):
-        move = x - self.centre[k]
-        f = 0.25 * (self.scale[k] * move**4).sum(-1) + 0.5 * (move**2).sum(-1)
-        return f, self.scale[k] * move**3 + move
-
-
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("bounds", ["none", "shared", "own"])
 @pytest.mark.parametrize("h0", ["none", "shared", "own", "callable"])
@@ -339,65 +319,3 @@ def test_finished_rows_may_turn_bad():
 
     shaken = minimize_batch(fun, np.zeros((6, 5)), jac=True, callback=note)
     assert np.array_equal(shaken.x, minimize_batch(family, np.zeros((6, 5)), jac=True).x)
-
-
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("bounded", [False, True])
-def test_threads_change_no_bit(dtype, bounded):
-    nx = 120  # 14,400 variables: several chunks
-    p = problems.get("torsion", nx=nx, ny=nx)
-    x0 = p.x0.astype(dtype)
-
-    def solve(threads):
-        return minimize(
-            p.fun, x0, jac=True, bounds=p.bounds if bounded else None,
-            options=dict(maxcor=5, maxiter=25, threads=threads, gtol=0, ftol=0),
-        )  # fmt: skip
-
-    one, two, five = solve(1), solve(2), solve(5)
-    assert one.nit == 25
-    for other in (two, five):
-        assert np.array_equal(one.x, other.x)
-        assert np.array_equal(one.jac, other.jac)
-        assert one.fun == other.fun
-    family = Family(100, 12)
-    rows = [minimize_batch(family, np.zeros((100, 12)), jac=True, bounds=(-1.0, 0.5), options=dict(threads=t)).x
-            for t in (1, 2, 3)]  # fmt: skip
-    assert np.array_equal(rows[0], rows[1])
-    assert np.array_equal(rows[0], rows[2])
-
-
-def test_solves_in_several_python_threads_do_not_disturb_each_other():
-    """The pool serves one of them at a time; the others work alone."""
-    p = problems.get("torsion", nx=100, ny=100)
-
-    def solve(_):
-        return minimize(p.fun, p.x0, jac=True, bounds=p.bounds, options=dict(maxiter=15, threads=2)).x
-
-    alone = solve(0)
-    with ThreadPoolExecutor(4) as pool:
-        for x in pool.map(solve, range(8)):
-            assert np.array_equal(x, alone)
-
-
-FORK = """
-import os, sys
-import numpy as np
-from stepwell import minimize, problems
-p = problems.get("torsion", nx=100, ny=100)
-solve = lambda: minimize(p.fun, p.x0, jac=True, bounds=p.bounds, options=dict(maxiter=10, threads=2)).x
-first = solve()
-child = os.fork()
-same = np.array_equal(first, solve())
-if child == 0:
-    os._exit(0 if same else 1)
-_, code = os.waitpid(child, 0)
-sys.exit(0 if same and os.waitstatus_to_exitcode(code) == 0 else 1)
-"""
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_forked_child_can_solve_too():
-    """No worker thread lives in the child: its pool is made anew."""
-    out = subprocess.run([sys.executable, "-W", "ignore", "-c", FORK], capture_output=True, text=True, timeout=60)
-    assert out.returncode == 0, out.stderr

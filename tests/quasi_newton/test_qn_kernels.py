@@ -21,6 +21,7 @@ VARIANTS = {
 }
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("architecture", list(VARIANTS))
 def test_kernels_compile(architecture, monkeypatch, tmp_path):
     pytest.importorskip("cuda.core", reason="cuda-core is not installed")
@@ -41,6 +42,7 @@ RANK_VARIANTS = {
 }
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("architecture", list(RANK_VARIANTS))
 def test_sweeps_of_ranks_compile(architecture, monkeypatch, tmp_path):
     pytest.importorskip("cuda.core", reason="cuda-core is not installed")

@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from native_programs import MEMORY, POOL, ROOT, THREADS, build, output_of
+from native_programs import MEMORY, POOL, ROOT, THREADS, build, build_once, output_of
 from qn_oracles import EPS, dense_bfgs
 
 HARNESS = [ROOT / "tests/native/engine_check.cpp", ROOT / "src/host/quasi_newton/kernels.cpp", POOL]
@@ -21,7 +21,7 @@ def run(program, *parts):
 @pytest.fixture(scope="module")
 def checked(tmp_path_factory):
     """The harness under AddressSanitizer and UndefinedBehaviorSanitizer."""
-    return build(tmp_path_factory.mktemp("native"), HARNESS, ["-O0", *MEMORY])
+    return build_once(tmp_path_factory, HARNESS, ["-O0", *MEMORY])
 
 
 def test_ldlt_solves_quasi_definite_systems(checked):
@@ -123,9 +123,14 @@ def test_engine_runs_clean_and_finds_the_minimum(checked):
     assert any(max(line["walks"]) > 0 for line in lines)
 
 
-def test_threads_race_nowhere_and_change_no_bit(tmp_path):
-    program = build(tmp_path, HARNESS, ["-O0", *THREADS])
-    lines = run(program, "threads", "pool")
+@pytest.fixture(scope="module")
+def raced(tmp_path_factory):
+    """The harness under ThreadSanitizer."""
+    return build_once(tmp_path_factory, HARNESS, ["-O0", *THREADS])
+
+
+def test_threads_race_nowhere_and_change_no_bit(raced):
+    lines = run(raced, "threads", "pool")
     alone, many = lines[:2], lines[2:4]
     for one, three in zip(alone, many):
         assert (one.pop("threads"), three.pop("threads")) == (1, 3)
@@ -137,10 +142,10 @@ def test_threads_race_nowhere_and_change_no_bit(tmp_path):
     assert len(set(pool["sums"])) == 1
 
 
-def test_ranks_that_exchange_sums_take_the_steps_of_one(tmp_path, checked):
+def test_ranks_that_exchange_sums_take_the_steps_of_one(raced, checked):
     """Between sums and decisions stands an exchange: with pieces of whole chunks, added by the same tree, no bit of
     the run changes, also where a point is absorbed before it is accepted."""
-    apart, *ahead = run(build(tmp_path, HARNESS, ["-O1", *THREADS]), "exchange", "ranks")
+    apart, *ahead = run(raced, "exchange", "ranks")
     assert len(ahead) == 2
     for line in (apart, *ahead, *run(checked, "ranks")):
         assert line["same"]

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import scipy.optimize
 from scipy.optimize import OptimizeWarning
+from small_problems import bowl_about
 
 import stepwell
 from stepwell import Status, minimize, minimize_batch
@@ -22,10 +23,7 @@ from stepwell import Status, minimize, minimize_batch
 N = 12
 CENTRE = np.linspace(-1, 2, N)
 WEIGHT = np.arange(1.0, N + 1)
-
-
-def bowl(x):
-    return float((WEIGHT * (x - CENTRE) ** 2).sum()), 2 * WEIGHT * (x - CENTRE)
+bowl = bowl_about(CENTRE, WEIGHT)
 
 
 def value(x):

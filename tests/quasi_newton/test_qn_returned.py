@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.optimize
-from qn_bowl import bowl
 from qn_oracles import Quadratic
+from small_problems import bowl
 
 import stepwell
 from stepwell import LBFGSB, minimize, minimize_batch

@@ -6,10 +6,10 @@ import warnings
 
 import numpy as np
 import pytest
-from qn_bowl import bowl
 from qn_oracles import Quadratic, run
 from scipy.optimize import OptimizeWarning
 from scipy.optimize import minimize as scipy_minimize
+from small_problems import bowl
 
 import stepwell
 from stepwell import LBFGSB, minimize, minimize_batch

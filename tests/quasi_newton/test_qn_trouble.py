@@ -7,8 +7,8 @@ import threading
 
 import numpy as np
 import pytest
-from qn_bowl import bowl
 from qn_oracles import Quadratic
+from small_problems import bowl
 
 from stepwell import LBFGSB, Status, minimize, minimize_batch
 

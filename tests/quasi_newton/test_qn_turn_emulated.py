@@ -6,7 +6,7 @@ import subprocess
 
 import numpy as np
 import pytest
-from native_programs import ROOT, build
+from native_programs import ROOT, build_once
 
 from stepwell import LBFGSB, _core, problems
 from stepwell.quasi_newton.cuda.layout import NUMBERS, kernel_defines
@@ -81,7 +81,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_run_on_the_emulated_device_is_that_of_the_host(name, tmp_path):
+def test_a_run_on_the_emulated_device_is_that_of_the_host(name, tmp_path_factory):
     threads, m, dtype, (kind, sizes), box, weighted, cauchy = CASES[name]
     problem = problems.get(kind, **sizes)
     x0 = np.asarray(problem.x0, dtype=dtype).reshape(-1)
@@ -104,8 +104,8 @@ def test_a_run_on_the_emulated_device_is_that_of_the_host(name, tmp_path):
     steps = (1, 1) if bounds is None else tuple(int(half.size > 1) for half in bounds)
     defines = kernel_defines(threads, m, dtype == "float32", bounds is not None, weighted, vary, history, steps)
     defines |= {"SW_REHEARSED_FROM": 0, "SW_GROUPS_FOR_ONE": 0}
-    program = build(
-        tmp_path,
+    program = build_once(
+        tmp_path_factory,
         [ROOT / "tests/native/turn_device.cpp"],
         ["-O1", *(f"-D{key}={value}" for key, value in defines.items())],
     )
@@ -134,14 +134,14 @@ def test_a_run_on_the_emulated_device_is_that_of_the_host(name, tmp_path):
 
 
 @pytest.mark.parametrize("bounded", [False, True])
-def test_a_steep_start_on_the_emulated_device(bounded, tmp_path):
+def test_a_steep_start_on_the_emulated_device(bounded, tmp_path_factory):
     """f falls by 38 orders of magnitude in its first step; its minimum is 0. The steps are those of the host."""
     x0 = np.array([500.0, -0.1])
     bounds = (np.array([-1e3, -1.0]), np.array([1e3, 1.0])) if bounded else None
     defines = kernel_defines(32, 4, False, bounded, False, False, None, (1, 1))
     defines |= {"SW_REHEARSED_FROM": 0, "SW_GROUPS_FOR_ONE": 0}
     flags = ["-O1", *(f"-D{key}={value}" for key, value in defines.items())]
-    program = build(tmp_path, [ROOT / "tests/native/turn_device.cpp"], flags)
+    program = build_once(tmp_path_factory, [ROOT / "tests/native/turn_device.cpp"], flags)
 
     def fun(x):
         steep = np.exp(-1000 * x[1])

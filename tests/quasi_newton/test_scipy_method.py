@@ -12,6 +12,7 @@ import pytest
 import scipy
 from scipy.optimize import Bounds, LbfgsInvHessProduct, OptimizeWarning, minimize, rosen, rosen_der
 from scipy.sparse.linalg import LinearOperator
+from small_problems import bowl_about
 
 import stepwell
 from stepwell import Status, scipy_method
@@ -20,8 +21,7 @@ NEW_WORDS = tuple(map(int, scipy.__version__.split(".")[:2])) >= (1, 15)
 START = np.array([-1.2, 1.0, 0.5])
 
 
-def bowl(x):
-    return float(np.sum((x - 3) ** 2)), 2 * (x - 3)
+bowl = bowl_about(3)
 
 
 def value(x):

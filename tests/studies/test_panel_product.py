@@ -11,6 +11,8 @@ from stepwell.lab.studies import panels
 from stepwell.lab.studies.compiled import compiled
 from stepwell.lab.studies.panels import panel_product
 
+pytestmark = pytest.mark.slow
+
 needs_compiler = pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler")
 
 
@@ -52,6 +54,7 @@ def test_without_a_compiler_the_study_says_what_it_needs(monkeypatch):
         panel_product(np.ones((2, 3)), np.ones((2, 3)), 1)
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90", "sm_100"])
 def test_kernel_compiles(architecture):
     pytest.importorskip("cuda.bindings.nvrtc", reason="cuda-bindings is not installed")

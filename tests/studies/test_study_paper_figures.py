@@ -7,6 +7,8 @@ import pytest
 from stepwell.lab.studies import cauchy, nnls, nnls_updates, projected_cg, rosenbrock, torsion, voronoi
 from stepwell.lab.studies.measure import slope
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("shares", [*cauchy.PAPER.values(), *cauchy.PAPER_VORONOI.values()])
 def test_classes_of_tables_1_and_3_add_up(shares):

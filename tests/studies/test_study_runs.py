@@ -18,6 +18,8 @@ from stepwell.lab.studies import nnls, projected_cg, voronoi
 from stepwell.lab.studies.frame import Curve, Plot, Table
 from stepwell.lab.studies.pages import draw, markdown, read_study, study_record, write_study
 
+pytestmark = pytest.mark.slow
+
 #: Toy settings that keep the whole file within its minute.
 QUICK = {"projected-cg": {"tol": (5e-3,)}}
 

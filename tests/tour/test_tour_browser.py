@@ -11,6 +11,8 @@ from browsers import InstalledBrowser, WheelBrowser, installed_browser, wheel_br
 
 from stepwell.lab.tour import Chapter, take_tour, tour_page
 
+pytestmark = pytest.mark.slow
+
 SCHEMES = ("light", "dark")
 WIDTHS = (360, 768, 1200)
 

@@ -30,6 +30,8 @@ from stepwell.lab.tour import rosenbrock as rosenbrock_chapter
 from stepwell.lab.tour.chapter import duration
 from stepwell.lab.tour.page import SITE, summary_rows
 
+pytestmark = pytest.mark.slow
+
 VOID = {"meta", "link", "img", "br"}
 
 

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 HERE = Path(__file__).parent
 
 
-@pytest.fixture(scope="module")
-def found(tmp_path_factory):
+def found_by_mypy(folder):
     """Lines of each client in which mypy finds an error, with what it says. (One run: most of it is NumPy's stubs.)"""
     pytest.importorskip("mypy")
-    folder = tmp_path_factory.mktemp("mypy")
     clients = sorted(HERE.glob("client_*.py"))
     command = [sys.executable, "-m", "mypy", "--strict", "--no-pretty", "--hide-error-context", "--show-traceback"]
     command += ["--config-file", os.devnull, "--cache-dir", str(folder / "cache"), *map(str, clients)]
@@ -33,16 +33,13 @@ def found(tmp_path_factory):
     return errors
 
 
-@pytest.mark.parametrize("client", sorted(path.name for path in HERE.glob("client_right*.py")))
-def test_right_programs_pass(found, client):
-    assert found[client] == {}
-
-
-@pytest.mark.parametrize("client", sorted(path.name for path in HERE.glob("client_wrong*.py")))
-def test_wrong_calls_are_found(found, client):
-    lines = (HERE / client).read_text().splitlines()
-    wrong = [number for number, line in enumerate(lines, 1) if line.endswith("# wrong")]
-    assert wrong
-    missed = {number: lines[number - 1] for number in wrong if number not in found[client]}
-    extra = {number: said for number, said in found[client].items() if number not in wrong}
-    assert (missed, extra) == ({}, {})
+def test_right_programs_pass_and_wrong_calls_are_found(tmp_path):
+    found = found_by_mypy(tmp_path)
+    assert {name.partition("_")[2][:5] for name in found} == {"right", "wrong"}
+    for client, errors in found.items():
+        lines = (HERE / client).read_text().splitlines()
+        wrong = [number for number, line in enumerate(lines, 1) if line.endswith("# wrong")]
+        assert bool(wrong) == client.startswith("client_wrong")
+        missed = {number: lines[number - 1] for number in wrong if number not in errors}
+        extra = {number: said for number, said in errors.items() if number not in wrong}
+        assert (client, missed, extra) == (client, {}, {})

@@ -12,6 +12,7 @@ from stepwell.apps.voronoi import HEXAGONAL_BOUND, VoronoiEnergy, assign, centro
 from stepwell.cuda import nvrtc
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90", "sm_100"])
 def test_kernels_compile_without_a_device(architecture, tmp_path, monkeypatch):
     monkeypatch.setenv("STEPWELL_CACHE", str(tmp_path))

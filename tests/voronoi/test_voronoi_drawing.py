@@ -5,9 +5,6 @@ from __future__ import annotations
 import importlib
 import itertools
 import re
-import runpy
-import sys
-from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
@@ -303,14 +300,3 @@ def test_png_of_a_part(tmp_path, pictures):
         # Filled to the corners: lines are everywhere.
         assert all(image[rows, columns].min() < 0.6 for rows, columns in itertools.product(
             (slice(0, 60), slice(180, 240)), (slice(0, 60), slice(340, 400))))  # fmt: skip
-
-
-def test_the_example_script(tmp_path, capsys, monkeypatch):
-    script = Path(__file__).resolve().parents[2] / "examples" / "stippling.py"
-    if not script.exists():
-        pytest.skip("the examples are not part of this copy")
-    monkeypatch.setattr(sys, "argv", [str(script), str(tmp_path)])
-    runpy.run_path(str(script), run_name="__main__")
-    assert "stipples.svg: 3000 dots" in capsys.readouterr().out
-    assert len(dots(parse((tmp_path / "stipples.svg").read_text()))[0]) == 3000
-    assert (tmp_path / "mesh.ply").stat().st_size > 1000

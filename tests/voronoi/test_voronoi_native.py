@@ -7,7 +7,7 @@ import subprocess
 
 import numpy as np
 import pytest
-from native_programs import MEMORY, POOL, ROOT, THREADS, build, output_of
+from native_programs import MEMORY, POOL, ROOT, THREADS, build_once, output_of
 
 from stepwell.apps.voronoi import assign, cvt_energy
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.native
 @pytest.fixture(scope="module", params=[MEMORY, THREADS], ids=["address", "thread"])
 def program(request, tmp_path_factory):
     sources = [ROOT / "tests/native/voronoi_check.cpp", POOL]
-    return build(tmp_path_factory.mktemp("native"), sources, ["-O1", *request.param])
+    return build_once(tmp_path_factory, sources, ["-O1", *request.param])
 
 
 @pytest.mark.parametrize("part", ["threads", "team"])
@@ -30,7 +30,7 @@ def test_teams_agree_bit_for_bit_without_races(program, part):
 @pytest.fixture(scope="module")
 def device_program(tmp_path_factory):
     pytest.importorskip("resource", reason="no ucontext.h outside Unix")
-    return build(tmp_path_factory.mktemp("native"), [ROOT / "tests/native/voronoi_device.cpp"], ["-O1"])
+    return build_once(tmp_path_factory, [ROOT / "tests/native/voronoi_device.cpp"], ["-O1"])
 
 
 @pytest.mark.parametrize(
