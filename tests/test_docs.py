@@ -50,7 +50,7 @@ def test_public_names_exist():
 
 
 #: Modules whose examples take seconds.
-SLOW = {"stepwell.studies", "stepwell.studies.nnls_updates"}
+SLOW = {"stepwell.lab.studies", "stepwell.lab.studies.nnls_updates"}
 
 
 @pytest.mark.parametrize(
