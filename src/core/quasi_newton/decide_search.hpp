@@ -89,7 +89,13 @@ SW_HD void search_failed(State& s, const Options& o, SearchInfo info, double f) 
                        : hidden || info == SearchInfo::rounding || info == SearchInfo::interval
                            ? Status::rounding
                            : Status::line_search;
-    if (s.pairs > 0 || renewed) {
+    // Where the last iteration gained no more than that either, nor does the gradient alone promise more,
+    // searches without the pairs would go on in the rounding of f.
+    const double noise = hidden_in_rounding * s.search.resolution;
+    const bool nothing_left = hidden && s.iterations > 0 && has_small_gradient(s) &&
+                              s.f_before - s.f <= noise &&
+                              s.gamma * s.projected_norm * s.projected_norm <= noise;
+    if (!nothing_left && (s.pairs > 0 || renewed)) {
         aim_without_history(s);
     } else if (f < s.f && f <= s.search.f_best) {
         s.pending = why;  // keep the better point, then stop
