@@ -202,7 +202,7 @@ def prepare(
     """
     read: Any = None
     with sums.holding():
-        read = _read_operands(A, B, L, x0, name, square, axis)
+        read = read_operands(A, B, L, x0, name, square, axis)
     sums.check()
     operator, penalty, block, start, given, in_rows = read
     given_or_not = {"L": penalty, "x0": start}
@@ -251,7 +251,7 @@ def soundly_scaled(problem: Problem) -> Problem:
     return problem.rescaled(OutOfRange(size))
 
 
-def _read_operands(
+def read_operands(
     A: Any, B: Any, L: Any, x0: Any, name: str, square: bool, axis: int
 ) -> tuple[Operator, Operator | None, Array, Array | None, Array, bool]:
     """Return operators, blocks, and B as it was given, as columns, and whether it was rows."""

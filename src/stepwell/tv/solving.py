@@ -1,0 +1,440 @@
+"""The iteration: proximal quasi-Newton steps in the cosine metric, each with a proven gap.
+
+    g = Aᵀ(Ax − b)                                               one product pair a step: A x⁺ and Aᵀ y
+    lower bound from (y = Ax − b, g, p): certificate.py          at x itself, where the run may end
+    x⁺ ≈ argmin gᵀx' + ½‖x' − x‖²_H + λTV(x') within bounds      sweeps.py, without A
+    κ = ‖A(x⁺ − x)‖² / ‖x⁺ − x‖²_H;  κ > 1: cs grows
+    lower bound from (y, g, p⁺); x⁺ is taken where f does not rise
+
+With an exact inner step f(x⁺) <= f(x) − (2 − κ)/2 ‖x⁺ − x‖²_H, so f falls wherever κ < 2. Where it rises, x stays, and
+the step is repeated with a larger cs or with more sweeps. Every problem of a batch has its own cs, H, sweeps and end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from stepwell.arrays import Array, copy_to_device_of, namespace_of, shapes_are_compiled, take_columns, to_host
+from stepwell.tv.certificate import Certifier
+from stepwell.tv.metric import PAIRS, Base, Model, build_model, fit_base
+from stepwell.tv.results import TVStatus
+from stepwell.tv.sweeps import Splitting, run_sweeps, take_some
+from stepwell.tv.task import Task, along, column_sums, image_sums
+
+#: ρ of the inner loop over the geometric mean of S.
+RHO = 6.5
+#: Sweeps of a step at first, at most, and where A is the identity, so that a gap can be looked at whenever.
+SWEEPS, MOST_SWEEPS, SWEEPS_OF_IDENTITY = 40, 320, 10
+#: The sweeps double where the gap has not halved in so many steps.
+STALL = 5
+#: Steps without a gap that is smaller by a hundredth, after which a column has stagnated.
+PATIENCE = 30
+#: cs grows at most by this factor at once, falls by at most this one, and falls no more after so many steps.
+GROWTH, FALL, FALLING = 1.5, 0.97, 30
+#: A step with a larger κ, whose f rises, is repeated with a larger cs.
+TOO_LONG = 1.9
+#: An adjoint is one where a dot-product test fails by less than so many machine epsilons, or this part of tol.
+ROUNDING, OF_TOL = 64.0, 1e-3
+
+
+@dataclass
+class State:
+    """What problems carry from step to step; arrays have a row (data: a column) for each of them."""
+
+    x: Array
+    data: Array
+    splitting: Splitting
+    gradient: Array | None = None
+    last: tuple[Array, Array] | None = None
+    steps: Array | None = None
+    images: Array | None = None
+
+    def take(self, rows: np.ndarray) -> State:
+        """Return the states of some problems."""
+        return State(
+            take_some(self.x, rows),
+            take_columns(self.data, rows),
+            self.splitting.take(rows),
+            take_some(self.gradient, rows),
+            None if self.last is None else (take_some(self.last[0], rows), take_some(self.last[1], rows)),
+            take_some(self.steps, rows),
+            take_some(self.images, rows),
+        )
+
+
+@dataclass
+class Books:
+    """Numbers of every problem, on the host."""
+
+    cs: np.ndarray
+    sweeps: np.ndarray
+    f: np.ndarray
+    lower: np.ndarray
+    iterations: np.ndarray
+    products: np.ndarray
+    swept: np.ndarray
+    mismatch: np.ndarray
+
+    @classmethod
+    def begin(cls, count: int, sweeps: int) -> Books:
+        """Return the books before the first step."""
+        zero = np.zeros(count)
+        whole = np.zeros(count, dtype=np.int64)
+        return cls(
+            np.ones(count), np.full(count, sweeps), zero + np.inf, zero.copy(), whole.copy(), zero.copy(),
+            whole.copy(), zero.copy(),
+        )  # fmt: skip
+
+    def gaps(self, rows: np.ndarray) -> np.ndarray:
+        """Proven relative gaps; infinite where f is not known."""
+        f, lower = self.f[rows], self.lower[rows]
+        known = np.isfinite(f)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            found: np.ndarray = np.where(
+                known, np.where(f > 0, np.maximum(f - lower, 0.0) / np.where(f > 0, f, 1), 0.0), np.inf
+            )
+        return found
+
+
+Watch = Callable[[int, int, float, float], bool]
+
+
+class Solver:
+    """Runs some problems of a task to a tolerance, again and again where λ changes."""
+
+    def __init__(self, task: Task, x0: Array | None = None, dual: Array | None = None, base: Base | None = None) -> None:
+        self.task = task
+        self.base = fit_base(task) if base is None else base
+        self.rho = RHO * self.base.geometric_mean
+        self.certifier = Certifier.of(task, self.base)
+        count = task.grid.batch
+        self.books = Books.begin(count, SWEEPS_OF_IDENTITY if task.identity else SWEEPS)
+        self.status: list[TVStatus | None] = [None] * count
+        self.history: list[list[float]] = [[] for _ in range(count)]
+        self.epsilon = float(namespace_of(task.B).finfo(task.B.dtype).eps)
+        self.calls = 0.0 if task.identity else 1.0
+        self.shared = 0.0 if task.identity else 2.0
+        self.shift = self._shift()
+        self.state = self._first_state(x0, dual)
+        self.moved = x0 is not None
+
+    def _shift(self) -> Array:
+        """ρ∇ᵀ∇ + μ in the cosine basis, of one problem."""
+        mu = self.rho if self.task.bounded else 0.0
+        return copy_to_device_of((self.rho * self.task.spectrum + mu)[None], self.task.B)
+
+    def _first_state(self, x0: Array | None, dual: Array | None) -> State:
+        task, grid = self.task, self.task.grid
+        xp = namespace_of(task.B)
+        if x0 is None:
+            zero = copy_to_device_of(np.zeros((1,) * (1 + len(grid.dims))), task.B)
+            x = task.nearest(xp.asarray(xp.broadcast_to(zero, (grid.batch, *grid.dims)), copy=True))
+        else:
+            x = task.nearest(x0)
+        field = xp.stack([xp.zeros_like(x)] * len(grid.dims))
+        multiplier = field if dual is None else dual / self.rho
+        box = (x, xp.zeros_like(x)) if task.bounded else (None, None)
+        return State(x, xp.zeros_like(task.B), Splitting(field, multiplier, *box))
+
+    # ---- runs ----
+
+    def run(self, rows: np.ndarray, tol: np.ndarray, maxiter: int, watch: Watch | None = None) -> None:
+        """Run some problems until each has a proven gap of at most its tol, or another end."""
+        books, task = self.books, self.task
+        whole = rows.size == task.grid.batch
+        state = self.state if whole else self.state.take(rows)
+        parts: list[tuple[np.ndarray, State]] = []
+        tolerance = np.zeros(task.grid.batch)
+        tolerance[rows] = tol
+        self._measure_start(rows, state)
+        marks = _Marks(books, task.grid.batch)
+        for iteration in range(maxiter + 1):
+            self._differentiate(rows, state)
+            ended = self._ends(rows, tolerance, marks, iteration >= maxiter)
+            if watch is not None and watch(iteration, int((~ended).sum()), self._worst(rows, ended), self.total):
+                for row in rows[~ended]:
+                    self.status[row] = TVStatus.STOPPED
+                ended[:] = True
+            if ended.all():
+                break
+            if ended.any() and not shapes_are_compiled(task.B):
+                parts.append((rows[ended], state.take(np.flatnonzero(ended))))
+                stay = np.flatnonzero(~ended)
+                rows, state = rows[stay], state.take(stay)
+            self._step(rows, state, marks)
+        parts.append((rows, state))
+        self._put_back(parts)
+
+    @property
+    def total(self) -> float:
+        """Products so far, of all columns together."""
+        columns = self.task.grid.count if self.task.grid.across else 1
+        return float(self.books.products.sum()) * columns + self.shared
+
+    def _worst(self, rows: np.ndarray, ended: np.ndarray) -> float:
+        gaps = self.books.gaps(rows)[~ended]
+        return float(gaps.max()) if gaps.size else 0.0
+
+    def _put_back(self, parts: list[tuple[np.ndarray, State]]) -> None:
+        """Join the states of columns that ended at different times, in their first order."""
+        places = np.concatenate([rows for rows, _ in parts])
+        if len(parts) == 1 and places.size == self.task.grid.batch:
+            self.state = parts[0][1]
+            return
+        left = np.setdiff1d(np.arange(self.task.grid.batch), places)
+        if left.size:
+            parts.append((left, self.state.take(left)))
+            places = np.concatenate([places, left])
+        self.state = _joined([state for _, state in parts], np.argsort(places, kind="stable"))
+
+    def _measure_start(self, rows: np.ndarray, state: State) -> None:
+        """Find f at the start of a run; A is applied where the start is not zero and not known."""
+        books, task = self.books, self.task.take(rows)
+        if state.gradient is None and (self.moved or (self.task.bounded and bool(np.any(to_host(state.x))))):
+            state.data = task.forward(state.x)
+            books.products[rows] += 0 if task.identity else 0.5
+            self.calls += 0 if task.identity else 0.5
+        books.f[rows] = task.objective(state.x, state.data - task.B)
+        books.lower[rows] = 0.0
+
+    def _differentiate(self, rows: np.ndarray, state: State) -> None:
+        """Aᵀ(Ax − b) where x has moved, a lower bound there, and the dot-product test of the adjoint."""
+        books, task = self.books, self.task.take(rows)
+        y = state.data - task.B
+        if state.gradient is None:
+            state.gradient = y_images(task, y) if task.identity else task.adjoint(y)
+            books.products[rows] += 0 if task.identity else 0.5
+            self.calls += 0 if task.identity else 0.5
+            self._remember(state, task)
+        self._certify(rows, state, task, y)
+        left = task.grid.of_problems(column_sums(y, state.data))
+        right = image_sums(state.gradient * state.x)
+        sizes = np.sqrt(
+            task.grid.of_problems(column_sums(y, y)) * task.grid.of_problems(column_sums(state.data, state.data))
+        ) + np.sqrt(image_sums(state.gradient * state.gradient) * image_sums(state.x * state.x))
+        error = np.abs(left - right)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            relative = np.where(sizes > 0, error / np.where(sizes > 0, sizes, 1), 0.0)
+            harmful = error > ROUNDING * self.epsilon * sizes
+        seen = np.where(harmful, relative, np.minimum(relative, ROUNDING * self.epsilon))
+        books.mismatch[rows] = np.fmax(books.mismatch[rows], seen)
+
+    def _remember(self, state: State, task: Task) -> None:
+        """Keep the latest step and its image under AᵀA, in the cosine basis."""
+        if task.identity:
+            return
+        xp = namespace_of(state.x)
+        here = task.cosines.forward(state.x), task.cosines.forward(state.gradient)
+        if state.last is not None:
+            shape = (state.x.shape[0], 1, -1)
+            step, image = (xp.reshape(now - before, shape) for now, before in zip(here, state.last))
+            norms = np.sqrt(to_host(xp.sum(step * step, axis=(1, 2))))
+            scale = along(np.where(norms > 0, 1 / np.where(norms > 0, norms, 1), 0.0), step)
+            step, image = step * scale, image * scale
+            kept = PAIRS - 1
+            state.steps = step if state.steps is None else xp.concat([state.steps[:, -kept:], step], axis=1)
+            state.images = image if state.images is None else xp.concat([state.images[:, -kept:], image], axis=1)
+        state.last = here
+
+    def _certify(self, rows: np.ndarray, state: State, task: Task, y: Array) -> None:
+        found = self.certifier.lower_bounds(
+            rows, task.lam, task.B, y, state.gradient, self.rho * state.splitting.u, state.x
+        )
+        self.books.lower[rows] = np.maximum(self.books.lower[rows], found)
+
+    def _ends(self, rows: np.ndarray, tol: np.ndarray, marks: _Marks, limit: bool) -> np.ndarray:
+        """Find the columns that are through, and say how; book the gaps of the others."""
+        gaps = self.books.gaps(rows)
+        f = self.books.f[rows]
+        ended = np.zeros(rows.size, dtype=bool)
+        for i, row in enumerate(rows.tolist()):
+            status = None
+            if not np.isfinite(f[i]):
+                status = TVStatus.NONFINITE
+            elif gaps[i] <= tol[row]:
+                status = TVStatus.CONVERGED
+            elif marks.age[row] >= PATIENCE and self.books.sweeps[row] >= MOST_SWEEPS:
+                status = TVStatus.STAGNATED
+            elif limit:
+                status = TVStatus.ITERATION_LIMIT
+            self.status[row] = status
+            ended[i] = status is not None
+        return ended
+
+    # ---- one step ----
+
+    def _step(self, rows: np.ndarray, state: State, marks: _Marks) -> None:
+        books, task = self.books, self.task.take(rows)
+        xp = namespace_of(state.x)
+        model = build_model(self.base, books.cs[rows], self.shift, state.steps, state.images, state.x)
+        if state.last is None:
+            here = task.cosines.forward(state.x), task.cosines.forward(state.gradient)
+        else:
+            here = state.last
+        linear = model.times(here[0]) - here[1]
+        trial = self._swept(rows, task, model, linear, state)
+        if task.identity:
+            data = task.grid.columns(trial)
+        else:
+            data = task.forward(trial)
+            books.products[rows] += 0.5
+            self.calls += 0.5
+        change = task.cosines.forward(trial) - here[0]
+        length = image_sums(change * model.times(change))
+        moved = data - state.data
+        square = task.grid.of_problems(column_sums(moved, moved))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            kappa = np.where(length > 0, square / np.where(length > 0, length, 1), 0.0)
+        f = task.objective(trial, data - task.B)
+        if not task.identity:
+            self._certify(rows, state, task, state.data - task.B)
+        accepted = f <= books.f[rows]  # not where f is NaN
+        lost = ~np.isfinite(f) & ~np.isfinite(kappa)
+        books.iterations[rows] += 1
+        self._adapt(rows, kappa, accepted)
+        books.f[rows] = np.where(lost, np.inf, np.where(accepted, f, books.f[rows]))
+        if accepted.all():
+            state.x, state.data, state.gradient = trial, data, None
+        elif accepted.any():
+            mask = along(accepted, trial) > 0
+            state.x = xp.where(mask, trial, state.x)
+            state.data = xp.where(_of_columns(accepted, task, data) > 0, data, state.data)
+            state.gradient = None
+        marks.look(rows, books, self.history)
+
+    def _swept(self, rows: np.ndarray, task: Task, model: Model, linear: Array, state: State) -> Array:
+        """Run the sweeps of all problems, and more where a problem asks for more."""
+        books = self.books
+        counts = books.sweeps[rows]
+        done = int(counts.min())
+        trial, state.splitting = run_sweeps(task, model, linear, state.splitting, self.rho, done)
+        books.swept[rows] += counts
+        while (counts > done).any():
+            more = np.flatnonzero(counts > done)
+            upto = int(counts[more].min())
+            part = state.splitting.take(more)
+            some, part = run_sweeps(
+                task.take(more) if more.size < rows.size else task,
+                model.take(more), take_some(linear, more), part, self.rho, upto - done,
+            )  # fmt: skip
+            trial = put_rows(trial, more, some, 0)
+            whole = state.splitting
+            state.splitting = Splitting(
+                put_rows(whole.z, more, part.z, 1),
+                put_rows(whole.u, more, part.u, 1),
+                None if whole.s is None else put_rows(whole.s, more, part.s, 0),
+                None if whole.v is None else put_rows(whole.v, more, part.v, 0),
+            )
+            done = upto
+        return trial
+
+    def _adapt(self, rows: np.ndarray, kappa: np.ndarray, accepted: np.ndarray) -> None:
+        """Change cs by κ; where f rose in a step that was short enough, the inner problem needs more sweeps."""
+        books = self.books
+        if self.task.identity:
+            return
+        kappa = np.where(np.isfinite(kappa), kappa, 1.0)
+        least = np.where(books.iterations[rows] < FALLING, FALL, 1.0)
+        down = np.clip(1.05 * kappa, least, 1.0)
+        books.cs[rows] *= np.where(kappa > 1, np.minimum(GROWTH, np.maximum(kappa, 1.0)), down)
+        long = ~accepted & (kappa > TOO_LONG)
+        books.cs[rows] *= np.where(long, GROWTH, 1.0)
+        more = ~accepted & (kappa <= 1)
+        books.sweeps[rows] = np.where(more, np.minimum(2 * books.sweeps[rows], MOST_SWEEPS), books.sweeps[rows])
+
+    def change_lam(self, lam: np.ndarray) -> None:
+        """Go on with other λ: multipliers follow them."""
+        old = self.task.lam
+        with np.errstate(invalid="ignore", divide="ignore"):
+            factors = np.where(old > 0, lam / np.where(old > 0, old, 1), 1.0)
+        self.task.lam = lam
+        self.state.splitting = self.state.splitting.times(factors)
+
+
+class _Marks:
+    """How the gap of each problem came along: since when it has not halved, and not fallen at all."""
+
+    def __init__(self, books: Books, count: int) -> None:
+        self.window = np.full(count, np.inf)
+        self.since = np.zeros(count, dtype=np.int64)
+        self.best = np.full(count, np.inf)
+        self.age = np.zeros(count, dtype=np.int64)
+
+    def look(self, rows: np.ndarray, books: Books, history: list[list[float]]) -> None:
+        """Look at the gaps after a step; let the sweeps grow where they stall."""
+        absolute = books.f[rows] - books.lower[rows]
+        for row, gap, relative in zip(rows.tolist(), absolute.tolist(), books.gaps(rows).tolist()):
+            history[row].append(relative)
+            if gap < 0.99 * self.best[row]:
+                self.best[row], self.age[row] = gap, 0
+            else:
+                self.age[row] += 1
+            self.since[row] += 1
+            if gap <= 0.5 * self.window[row]:
+                self.window[row], self.since[row] = gap, 0
+            elif self.since[row] >= STALL:
+                self.window[row], self.since[row] = gap, 0
+                books.sweeps[row] = min(2 * books.sweeps[row], MOST_SWEEPS)
+
+
+def y_images(task: Task, y: Array) -> Array:
+    """Data of the identity as images."""
+    return task.grid.images(y)
+
+
+def put_rows(block: Array, rows: np.ndarray, values: Array, axis: int) -> Array:
+    """Return a block with some of its problems replaced."""
+    xp = namespace_of(block)
+    order = np.arange(block.shape[axis])
+    order[rows] = block.shape[axis] + np.arange(rows.size)
+    return xp.take(xp.concat([block, values], axis=axis), copy_to_device_of(order, block), axis=axis)
+
+
+def _of_columns(flags: np.ndarray, task: Task, data: Array) -> Array:
+    return copy_to_device_of(np.array(task.grid.of_columns(flags.astype(np.float64)))[None, :], data)
+
+
+def _joined(states: list[State], order: np.ndarray) -> State:
+    """Join states along their problems, and put these in order."""
+    xp = namespace_of(states[0].x)
+
+    def join(parts: list[Any], axis: int) -> Any:
+        if any(part is None for part in parts):
+            return None
+        return xp.take(xp.concat(parts, axis=axis), copy_to_device_of(order, parts[0]), axis=axis)
+
+    splitting = Splitting(
+        *(
+            join([getattr(state.splitting, one.name) for state in states], 1 if one.name in "zu" else 0)
+            for one in fields(Splitting)
+        )
+    )
+    pairs = [state.steps.shape[1] if state.steps is not None else 0 for state in states]
+    widest = max(pairs)
+
+    def padded(name: str) -> Any:
+        blocks = []
+        for state, count in zip(states, pairs):
+            block = getattr(state, name)
+            if count < widest:
+                empty = xp.reshape(xp.zeros_like(state.x), (state.x.shape[0], 1, -1))
+                block = xp.concat([empty] * (widest - count) + ([block] if count else []), axis=1)
+            blocks.append(block)
+        return join(blocks, 0) if widest else None
+
+    last = None
+    if all(state.last is not None for state in states):
+        last = tuple(join([state.last[i] for state in states], 0) for i in range(2))  # type: ignore[index]
+    return State(
+        join([state.x for state in states], 0),
+        join([state.data for state in states], 1),
+        splitting,
+        join([state.gradient for state in states], 0),
+        last,  # type: ignore[arg-type]
+        padded("steps"),
+        padded("images"),
+    )
