@@ -235,7 +235,8 @@ def tv_gap(
         solver.run(np.arange(task.grid.batch), np.full(task.grid.batch, tol), maxiter)
     lower, error = _proved(solver, tol)
     scale = given.problem_scale**2
-    gap = np.where(np.isfinite(f), np.where(f > 0, (f - lower) / np.where(f > 0, f, 1), 0.0), np.inf)
+    known = np.isfinite(f) & (f > 0)
+    gap = np.where(known, 1 - lower / np.where(known, f, 1.0), np.where(f == 0, 0.0, np.inf))
     grid = task.grid
     return TVGap(
         np.array(grid.of_columns(gap)),
@@ -253,7 +254,7 @@ def _solve(
 ) -> np.ndarray | None:  # fmt: skip
     """Solve with λ as given, or as a rule finds it; return where a search ended at an end of its range."""
     every = np.arange(given.task.grid.batch)
-    if rule == "discrepancy" and lams is None:
+    if lams is None and rule == "discrepancy":
         assert level is not None
         return search(solver, level, joint, tol, maxiter, watch)
     if lams is None:
@@ -294,6 +295,7 @@ def _products(solver: Solver) -> np.ndarray:
 
 def _result(solver: Solver, given: Given, tol: float, ends: np.ndarray | None, start: float) -> TVResult:
     task, grid, books = solver.task, solver.task.grid, solver.books
+    solver.finish()
     lower, error = _proved(solver, tol)
     books.lower = np.minimum(lower, books.f)
     unmatched = (lower == 0) & (error > max(OF_TOL * tol, ROUNDING * solver.epsilon))

@@ -3,11 +3,12 @@
     g = Aᵀ(Ax − b)                                               one product pair a step: A x⁺ and Aᵀ y
     lower bound from (y = Ax − b, g, p): certificate.py          at x itself, where the run may end
     x⁺ ≈ argmin gᵀx' + ½‖x' − x‖²_H + λTV(x') within bounds      sweeps.py, without A
-    κ = ‖A(x⁺ − x)‖² / ‖x⁺ − x‖²_H;  κ > 1: cs grows
-    lower bound from (y, g, p⁺); x⁺ is taken where f does not rise
+    κ = ‖A(x⁺ − x)‖² / ‖x⁺ − x‖²_H;  κ > 1: cs grows;  f rises: x⁺ ← x + (x⁺ − x)/κ, A x⁺ by linearity
+    lower bound from (y, g, p⁺)
 
-With an exact inner step f(x⁺) <= f(x) − (2 − κ)/2 ‖x⁺ − x‖²_H, so f falls wherever κ < 2. Where it rises, x stays, and
-the step is repeated with a larger cs or with more sweeps. Every problem of a batch has its own cs, H, sweeps and end.
+With an exact inner step f(x + α(x⁺ − x)) <= f(x) − (α − α²κ/2) ‖x⁺ − x‖²_H, since TV is convex: f falls with α = 1 where
+κ < 2, and by ‖x⁺ − x‖²_H/(2κ) with α = 1/κ in any case. Where it rises even so, the inner step was not exact enough: x
+stays, and the sweeps go on. Every problem of a batch has its own cs, H, sweeps and end.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy as np
 
 from stepwell.arrays import Array, copy_to_device_of, namespace_of, shapes_are_compiled, take_columns, to_host
 from stepwell.tv.certificate import Certifier
+from stepwell.tv.differences import divergence
 from stepwell.tv.metric import PAIRS, Base, Model, build_model, fit_base
 from stepwell.tv.results import TVStatus
 from stepwell.tv.sweeps import Splitting, run_sweeps, take_some
@@ -27,38 +29,44 @@ from stepwell.tv.task import Task, along, column_sums, image_sums
 
 #: ρ of the inner loop over the geometric mean of S.
 RHO = 6.5
-#: Sweeps of a step at first, at most, and where A is the identity, so that a gap can be looked at whenever.
-SWEEPS, MOST_SWEEPS, SWEEPS_OF_IDENTITY = 40, 320, 10
-#: The sweeps double where the gap has not halved in so many steps.
-STALL = 5
+#: Sweeps of a step: at first, at least, at most, and where A is the identity (then a gap costs no product).
+SWEEPS, LEAST_SWEEPS, MOST_SWEEPS, SWEEPS_OF_IDENTITY = 40, 20, 320, 10
+#: Error of the inner step over the step itself, as the certificate sees them: sweeps halve below and double above.
+FINE, COARSE = 0.01, 0.06
 #: Steps without a gap that is smaller by a hundredth, after which a column has stagnated.
-PATIENCE = 30
+PATIENCE = 50
 #: cs grows at most by this factor at once, falls by at most this one, and falls no more after so many steps.
 GROWTH, FALL, FALLING = 1.5, 0.97, 30
-#: A step with a larger κ, whose f rises, is repeated with a larger cs.
-TOO_LONG = 1.9
 #: An adjoint is one where a dot-product test fails by less than so many machine epsilons, or this part of tol.
 ROUNDING, OF_TOL = 64.0, 1e-3
 
 
 @dataclass
 class State:
-    """What problems carry from step to step; arrays have a row (data: a column) for each of them."""
+    """What problems carry from step to step; arrays have a row (data: a column) for each of them.
+
+    ``data`` is Ax; ``gradient`` is Aᵀ(Ax − b), of an earlier x where it is ``stale``; ``last`` are x and the gradient
+    in the cosine basis; ``steps`` and ``images`` are recent steps and AᵀA times them, there too.
+    """
 
     x: Array
     data: Array
     splitting: Splitting
+    stale: np.ndarray
     gradient: Array | None = None
     last: tuple[Array, Array] | None = None
     steps: Array | None = None
     images: Array | None = None
 
     def take(self, rows: np.ndarray) -> State:
-        """Return the states of some problems."""
+        """Return the states of some problems; of all of them, which may share their data, this one."""
+        if rows.size == self.stale.size:
+            return self
         return State(
             take_some(self.x, rows),
             take_columns(self.data, rows),
             self.splitting.take(rows),
+            self.stale[rows],
             take_some(self.gradient, rows),
             None if self.last is None else (take_some(self.last[0], rows), take_some(self.last[1], rows)),
             take_some(self.steps, rows),
@@ -119,8 +127,10 @@ class Solver:
         self.calls = 0.0 if task.identity else 1.0
         self.shared = 0.0 if task.identity else 2.0
         self.shift = self._shift()
+        inverse = np.where(task.spectrum > 0, 1 / np.where(task.spectrum > 0, task.spectrum, 1), 0.0)
+        self.poisson = copy_to_device_of(inverse[None], task.B)
         self.state = self._first_state(x0, dual)
-        self.moved = x0 is not None
+        self.carried = np.zeros(count, dtype=bool)
 
     def _shift(self) -> Array:
         """ρ∇ᵀ∇ + μ in the cosine basis, of one problem."""
@@ -138,7 +148,7 @@ class Solver:
         field = xp.stack([xp.zeros_like(x)] * len(grid.dims))
         multiplier = field if dual is None else dual / self.rho
         box = (x, xp.zeros_like(x)) if task.bounded else (None, None)
-        return State(x, xp.zeros_like(task.B), Splitting(field, multiplier, *box))
+        return State(x, xp.zeros_like(task.B), Splitting(field, multiplier, *box), np.ones(grid.batch, dtype=bool))
 
     # ---- runs ----
 
@@ -151,7 +161,7 @@ class Solver:
         tolerance = np.zeros(task.grid.batch)
         tolerance[rows] = tol
         self._measure_start(rows, state)
-        marks = _Marks(books, task.grid.batch)
+        marks = _Marks(task.grid.batch)
         for iteration in range(maxiter + 1):
             self._differentiate(rows, state)
             ended = self._ends(rows, tolerance, marks, iteration >= maxiter)
@@ -194,22 +204,43 @@ class Solver:
     def _measure_start(self, rows: np.ndarray, state: State) -> None:
         """Find f at the start of a run; A is applied where the start is not zero and not known."""
         books, task = self.books, self.task.take(rows)
-        if state.gradient is None and (self.moved or (self.task.bounded and bool(np.any(to_host(state.x))))):
-            state.data = task.forward(state.x)
-            books.products[rows] += 0 if task.identity else 0.5
-            self.calls += 0 if task.identity else 0.5
+        if state.gradient is None and bool(np.any(to_host(state.x))):
+            self._apply(rows, state, task)
         books.f[rows] = task.objective(state.x, state.data - task.B)
         books.lower[rows] = 0.0
+
+    def _apply(self, rows: np.ndarray, state: State, task: Task) -> None:
+        """A x, from A itself."""
+        state.data = task.forward(state.x)
+        self.books.products[rows] += 0 if task.identity else 0.5
+        self.calls += 0 if task.identity else 0.5
+
+    def finish(self) -> None:
+        """Apply A where the last A x came by linearity, so that every objective is A's own."""
+        rows = np.flatnonzero(self.carried)
+        if rows.size:
+            task, part = self.task.take(rows), self.state.take(rows)
+            self._apply(rows, part, task)
+            self.state.data = put_rows(self.state.data, self._columns(rows), part.data, 1)
+            self.books.f[rows] = task.objective(part.x, part.data - task.B)
+            self.carried[:] = False
+
+    def _columns(self, rows: np.ndarray) -> np.ndarray:
+        return np.arange(self.task.grid.count) if self.task.grid.across else rows
 
     def _differentiate(self, rows: np.ndarray, state: State) -> None:
         """Aᵀ(Ax − b) where x has moved, a lower bound there, and the dot-product test of the adjoint."""
         books, task = self.books, self.task.take(rows)
         y = state.data - task.B
-        if state.gradient is None:
-            state.gradient = y_images(task, y) if task.identity else task.adjoint(y)
-            books.products[rows] += 0 if task.identity else 0.5
+        if state.stale.any():
+            some = np.flatnonzero(state.stale)
+            part = y if some.size == rows.size else take_columns(y, some)
+            found = task.grid.images(part) if task.identity else task.take(some).adjoint(part)
+            state.gradient = found if some.size == rows.size else put_rows(state.gradient, some, found, 0)
+            books.products[rows[some]] += 0 if task.identity else 0.5
             self.calls += 0 if task.identity else 0.5
             self._remember(state, task)
+            state.stale[:] = False
         self._certify(rows, state, task, y)
         left = task.grid.of_problems(column_sums(y, state.data))
         right = image_sums(state.gradient * state.x)
@@ -224,20 +255,20 @@ class Solver:
         books.mismatch[rows] = np.fmax(books.mismatch[rows], seen)
 
     def _remember(self, state: State, task: Task) -> None:
-        """Keep the latest step and its image under AᵀA, in the cosine basis."""
+        """Keep the latest step and its image under AᵀA, in the cosine basis, of problems that have moved."""
         if task.identity:
             return
         xp = namespace_of(state.x)
         here = task.cosines.forward(state.x), task.cosines.forward(state.gradient)
         if state.last is not None:
+            moved = along(state.stale, state.x[:, None]) > 0
+            moved = xp.reshape(moved, (-1, 1, 1))
             shape = (state.x.shape[0], 1, -1)
             step, image = (xp.reshape(now - before, shape) for now, before in zip(here, state.last))
-            norms = np.sqrt(to_host(xp.sum(step * step, axis=(1, 2))))
+            norms = np.sqrt(image_sums(step * step))
             scale = along(np.where(norms > 0, 1 / np.where(norms > 0, norms, 1), 0.0), step)
-            step, image = step * scale, image * scale
-            kept = PAIRS - 1
-            state.steps = step if state.steps is None else xp.concat([state.steps[:, -kept:], step], axis=1)
-            state.images = image if state.images is None else xp.concat([state.images[:, -kept:], image], axis=1)
+            state.steps = _pushed(state.steps, step * scale, moved)
+            state.images = _pushed(state.images, image * scale, moved)
         state.last = here
 
     def _certify(self, rows: np.ndarray, state: State, task: Task, y: Array) -> None:
@@ -257,7 +288,7 @@ class Solver:
                 status = TVStatus.NONFINITE
             elif gaps[i] <= tol[row]:
                 status = TVStatus.CONVERGED
-            elif marks.age[row] >= PATIENCE and self.books.sweeps[row] >= MOST_SWEEPS:
+            elif marks.age[row] >= PATIENCE:
                 status = TVStatus.STAGNATED
             elif limit:
                 status = TVStatus.ITERATION_LIMIT
@@ -284,26 +315,34 @@ class Solver:
             books.products[rows] += 0.5
             self.calls += 0.5
         change = task.cosines.forward(trial) - here[0]
-        length = image_sums(change * model.times(change))
+        pull = model.times(change)
+        length = image_sums(change * pull)
+        inexact = self._inexactness(task, state, pull, here[1])
         moved = data - state.data
         square = task.grid.of_problems(column_sums(moved, moved))
         with np.errstate(invalid="ignore", divide="ignore"):
             kappa = np.where(length > 0, square / np.where(length > 0, length, 1), 0.0)
         f = task.objective(trial, data - task.B)
+        long = ~(f <= books.f[rows]) & (kappa > 1) & np.isfinite(kappa)
+        if long.any():
+            share = np.where(long, 1 / np.where(long, kappa, 1.0), 1.0)
+            trial = xp.where(along(long, trial) > 0, task.nearest(state.x + along(share, trial) * (trial - state.x)), trial)
+            data = state.data + _of_columns(share, task, data) * moved
+            f = task.objective(trial, data - task.B)
+        self.carried[rows] = long
         if not task.identity:
             self._certify(rows, state, task, state.data - task.B)
         accepted = f <= books.f[rows]  # not where f is NaN
         lost = ~np.isfinite(f) & ~np.isfinite(kappa)
         books.iterations[rows] += 1
-        self._adapt(rows, kappa, accepted)
+        self._adapt(rows, kappa, accepted, inexact)
         books.f[rows] = np.where(lost, np.inf, np.where(accepted, f, books.f[rows]))
+        state.stale = accepted
         if accepted.all():
-            state.x, state.data, state.gradient = trial, data, None
+            state.x, state.data = trial, data
         elif accepted.any():
-            mask = along(accepted, trial) > 0
-            state.x = xp.where(mask, trial, state.x)
+            state.x = xp.where(along(accepted, trial) > 0, trial, state.x)
             state.data = xp.where(_of_columns(accepted, task, data) > 0, data, state.data)
-            state.gradient = None
         marks.look(rows, books, self.history)
 
     def _swept(self, rows: np.ndarray, task: Task, model: Model, linear: Array, state: State) -> Array:
@@ -332,8 +371,20 @@ class Solver:
             done = upto
         return trial
 
-    def _adapt(self, rows: np.ndarray, kappa: np.ndarray, accepted: np.ndarray) -> None:
-        """Change cs by κ; where f rose in a step that was short enough, the inner problem needs more sweeps."""
+    def _inexactness(self, task: Task, state: State, pull: Array, gradient: Array) -> np.ndarray:
+        """‖H(x⁺ − x) + g + ∇ᵀp + box‖ / ‖H(x⁺ − x)‖, in the norm in which the certificate repairs: that of ∇(∇ᵀ∇)⁻¹."""
+        if task.identity:
+            return np.zeros(task.grid.batch)
+        inner = divergence(state.splitting.u, task.grid.weights)
+        if state.splitting.v is not None:
+            inner = inner + state.splitting.v
+        error = pull + gradient + self.rho * task.cosines.forward(inner)
+        above, below = (image_sums(part * part * self.poisson) for part in (error, pull))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.where(below > 0, np.sqrt(above / np.where(below > 0, below, 1)), np.inf)
+
+    def _adapt(self, rows: np.ndarray, kappa: np.ndarray, accepted: np.ndarray, inexact: np.ndarray) -> None:
+        """Change cs by κ, and the sweeps by how exact the inner step was."""
         books = self.books
         if self.task.identity:
             return
@@ -341,10 +392,8 @@ class Solver:
         least = np.where(books.iterations[rows] < FALLING, FALL, 1.0)
         down = np.clip(1.05 * kappa, least, 1.0)
         books.cs[rows] *= np.where(kappa > 1, np.minimum(GROWTH, np.maximum(kappa, 1.0)), down)
-        long = ~accepted & (kappa > TOO_LONG)
-        books.cs[rows] *= np.where(long, GROWTH, 1.0)
-        more = ~accepted & (kappa <= 1)
-        books.sweeps[rows] = np.where(more, np.minimum(2 * books.sweeps[rows], MOST_SWEEPS), books.sweeps[rows])
+        factor = np.where(~accepted | (inexact > COARSE), 2.0, np.where(inexact < FINE, 0.5, 1.0))
+        books.sweeps[rows] = np.clip((books.sweeps[rows] * factor).astype(np.int64), LEAST_SWEEPS, MOST_SWEEPS)
 
     def change_lam(self, lam: np.ndarray) -> None:
         """Go on with other λ: multipliers follow them."""
@@ -356,34 +405,31 @@ class Solver:
 
 
 class _Marks:
-    """How the gap of each problem came along: since when it has not halved, and not fallen at all."""
+    """Since how many steps the gap of each problem has not fallen."""
 
-    def __init__(self, books: Books, count: int) -> None:
-        self.window = np.full(count, np.inf)
-        self.since = np.zeros(count, dtype=np.int64)
+    def __init__(self, count: int) -> None:
         self.best = np.full(count, np.inf)
         self.age = np.zeros(count, dtype=np.int64)
 
     def look(self, rows: np.ndarray, books: Books, history: list[list[float]]) -> None:
-        """Look at the gaps after a step; let the sweeps grow where they stall."""
+        """Book the gaps after a step."""
         absolute = books.f[rows] - books.lower[rows]
-        for row, gap, relative in zip(rows.tolist(), absolute.tolist(), books.gaps(rows).tolist()):
+        better = absolute < 0.99 * self.best[rows]
+        self.best[rows] = np.where(better, absolute, self.best[rows])
+        self.age[rows] = np.where(better, 0, self.age[rows] + 1)
+        for row, relative in zip(rows.tolist(), books.gaps(rows).tolist()):
             history[row].append(relative)
-            if gap < 0.99 * self.best[row]:
-                self.best[row], self.age[row] = gap, 0
-            else:
-                self.age[row] += 1
-            self.since[row] += 1
-            if gap <= 0.5 * self.window[row]:
-                self.window[row], self.since[row] = gap, 0
-            elif self.since[row] >= STALL:
-                self.window[row], self.since[row] = gap, 0
-                books.sweeps[row] = min(2 * books.sweeps[row], MOST_SWEEPS)
 
 
-def y_images(task: Task, y: Array) -> Array:
-    """Data of the identity as images."""
-    return task.grid.images(y)
+def _pushed(kept: Array | None, new: Array, moved: Array) -> Array:
+    """Append a row to those kept of the problems that have moved; at most `PAIRS` stay."""
+    xp = namespace_of(new)
+    if kept is None:
+        return xp.where(moved, new, xp.zeros_like(new))
+    with_new = xp.concat([kept[:, 1 - PAIRS :], new], axis=1) if PAIRS > 1 else new
+    if kept.shape[1] < with_new.shape[1]:
+        kept = xp.concat([xp.zeros_like(new), kept], axis=1)
+    return xp.where(moved, with_new, kept)
 
 
 def put_rows(block: Array, rows: np.ndarray, values: Array, axis: int) -> Array:
@@ -433,6 +479,7 @@ def _joined(states: list[State], order: np.ndarray) -> State:
         join([state.x for state in states], 0),
         join([state.data for state in states], 1),
         splitting,
+        np.concatenate([state.stale for state in states])[order],
         join([state.gradient for state in states], 0),
         last,  # type: ignore[arg-type]
         padded("steps"),
