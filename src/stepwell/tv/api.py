@@ -20,9 +20,9 @@ from stepwell.checks import (
 from stepwell.operators.error_state import own_arithmetic
 from stepwell.tv.inputs import RULES, Given, read_numbers, read_problem
 from stepwell.tv.lam import from_noise, search
-from stepwell.tv.metric import PAIRS
+from stepwell.tv.metric import PAIRS, ROUNDING
 from stepwell.tv.results import TVGap, TVProgress, TVResult, TVStatus
-from stepwell.tv.solving import OF_TOL, ROUNDING, Solver, Watch
+from stepwell.tv.solving import OF_TOL, Solver, Watch
 from stepwell.tv.task import column_sums
 from stepwell.typing import ArrayLike, BoundsLike, NumberOrArray, OperatorLike
 

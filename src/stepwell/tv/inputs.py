@@ -127,7 +127,7 @@ def read_problem(
     lower, upper = _read_bounds(bounds, grid, block, in_rows, len(given.shape) == 1, scale)
     task = Task(
         operator, block, grid, np.zeros(grid.batch), lower, upper, kind == "anisotropic",
-        0.0 if eps is None else eps / float(scale.max(initial=1.0)), identity,
+        0.0 if eps is None else eps / (float(scale[0]) if scale.size else 1.0), identity,
     )  # fmt: skip
     images = None
     if first is not None:

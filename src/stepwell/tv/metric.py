@@ -17,6 +17,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from stepwell.arrays import Array, copy_to_device_of, matrix_product, namespace_of, to_host
+from stepwell.operators.matrices import power_near
 from stepwell.tv.task import Grid, Task, column_sums
 from stepwell.tv.transforms import Cosines, laplacian_eigenvalues
 
@@ -28,6 +29,8 @@ FLOOR = 1e-3
 PAIRS = 5
 #: Directions whose part in the metric is smaller than this beside the largest are left out.
 DEPENDENT = 1e-8
+#: Rounding errors of a product are below so many machine epsilons.
+ROUNDING = 64.0
 
 
 @dataclass
@@ -66,7 +69,8 @@ def fit_base(task: Task) -> Base:
         adjoint_error = float(np.max(np.where(scale > 0, errors / np.where(scale > 0, scale, 1), 0.0)))
     diagonal = signs[0] * to_host(cosines.forward(plane.images(back[:, :1])))[0]
     values = _by_frequency(diagonal, grid.shape, plane.weights)
-    mean = float(np.exp(np.mean(np.log(values)))) if values.min() > 0 else 1.0
+    unit = power_near(float(values.max()))  # so that another unit of A changes no bit
+    mean = unit * float(np.exp(np.mean(np.log(values / unit))))
     shaped = values[None, None] if grid.across else values[None]
     return Base(
         copy_to_device_of(shaped, task.B),
@@ -74,9 +78,14 @@ def fit_base(task: Task) -> Base:
         max(0.0, float(diagonal.mean())),
         data[:, 1:],
         back[:, 1:],
-        float(left[1]),
+        float(left[1]) if left[1] > _seen_as_zero(task) * diagonal.size * abs(diagonal.mean()) else 0.0,
         adjoint_error,
     )
+
+
+def _seen_as_zero(task: Task) -> float:
+    """Return the part of ‖A‖_F² that ‖A1‖² has by rounding alone, where A1 is zero."""
+    return (ROUNDING * float(namespace_of(task.B).finfo(task.B.dtype).eps)) ** 2
 
 
 def _by_frequency(diagonal: np.ndarray, shape: tuple[int, ...], weights: tuple[float, ...]) -> np.ndarray:

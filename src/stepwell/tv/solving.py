@@ -22,7 +22,7 @@ import numpy as np
 from stepwell.arrays import Array, copy_to_device_of, namespace_of, shapes_are_compiled, take_columns, to_host
 from stepwell.tv.certificate import Certifier
 from stepwell.tv.differences import divergence
-from stepwell.tv.metric import PAIRS, Base, Model, build_model, fit_base
+from stepwell.tv.metric import PAIRS, ROUNDING, Base, Model, build_model, fit_base
 from stepwell.tv.results import TVStatus
 from stepwell.tv.sweeps import Splitting, run_sweeps, take_some
 from stepwell.tv.task import Task, along, column_sums, image_sums
@@ -37,8 +37,8 @@ FINE, COARSE = 0.01, 0.06
 PATIENCE = 50
 #: cs grows at most by this factor at once, falls by at most this one, and falls no more after so many steps.
 GROWTH, FALL, FALLING = 1.5, 0.97, 30
-#: An adjoint is one where a dot-product test fails by less than so many machine epsilons, or this part of tol.
-ROUNDING, OF_TOL = 64.0, 1e-3
+#: An adjoint is one where a dot-product test fails by less than this part of tol, or by rounding.
+OF_TOL = 1e-3
 
 
 @dataclass
@@ -155,6 +155,8 @@ class Solver:
     def run(self, rows: np.ndarray, tol: np.ndarray, maxiter: int, watch: Watch | None = None) -> None:
         """Run some problems until each has a proven gap of at most its tol, or another end."""
         books, task = self.books, self.task
+        if not rows.size:
+            return
         whole = rows.size == task.grid.batch
         state = self.state if whole else self.state.take(rows)
         parts: list[tuple[np.ndarray, State]] = []
