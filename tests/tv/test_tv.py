@@ -1,4 +1,4 @@
-"""`tv` beside closed forms and itself: units, batches, libraries, precision, unmatched adjoints, odd input, stopping."""
+"""`tv` beside closed forms and itself: units, batches, libraries, precision, unmatched adjoints, odd input, stops."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_two_pixels(lam):
     move = min(lam, 0.6)
     result = stepwell.tv(None, b, lam, shape=(2,), tol=1e-10, maxiter=1000)
     assert result.success
-    np.testing.assert_allclose(result.x, b + [move, -move], atol=1e-4)
+    np.testing.assert_allclose(result.x, b + np.array([move, -move]), atol=1e-4)
     assert result.objective[0] == pytest.approx(move**2 + lam * (1.2 - 2 * move), rel=1e-8)
 
 

@@ -18,7 +18,7 @@ from stepwell.checks import (
     warn_caller,
 )
 from stepwell.operators.error_state import own_arithmetic
-from stepwell.tv.inputs import RULES, Given, read_numbers, read_problem
+from stepwell.tv.inputs import RULES, Given, is_image, read_numbers, read_problem, read_shape
 from stepwell.tv.lam import from_noise, search
 from stepwell.tv.metric import PAIRS, ROUNDING
 from stepwell.tv.results import TVGap, TVProgress, TVResult, TVStatus
@@ -132,7 +132,9 @@ def tv(
     if isinstance(lam, str):
         require(lam in RULES, "lam", lam, f"numbers, and the rules {', '.join(map(repr, RULES))}")
         if noise is None:
-            raise ValueError(f"noise is None; allowed: the standard deviation of the noise of a datum, with lam={lam!r}")
+            raise ValueError(
+                f"noise is None; allowed: the standard deviation of the noise of a datum, with lam={lam!r}"
+            )
     given = read_problem(
         A, B, x0, dual, shape=shape, kind=kind, eps=eps, bounds=bounds, spacing=spacing, across=across, axis=axis
     )
@@ -215,11 +217,11 @@ def tv_gap(
     tol = read_real("tol", tol, above=0)
     maxiter = read_whole("maxiter", maxiter, 0, as_float=True)
     require(x is not None, "x", x, "an array of real numbers")
-    if A is None and tuple(getattr(x, "shape", ())) == tuple(getattr(b, "shape", ())) and len(np.shape(x)) == len(shape):
-        x = namespace_of(x).reshape(x, (-1,)) if len(shape) > 1 and hasattr(x, "reshape") else x
+    if A is None and is_image(b, read_shape(shape)) and is_image(x, read_shape(shape)):
+        x = namespace_of(x).reshape(x, (-1,))
     given = read_problem(
         A, b, x, dual, shape=shape, kind=kind, eps=eps, bounds=bounds, spacing=spacing, across=across, axis=axis,
-        start="x",
+        name="b", start="x",
     )  # fmt: skip
     lams = _per_problem(read_numbers("lam", lam, given.task.grid.count), given, "lam")
     task = given.task
@@ -277,7 +279,8 @@ def _per_problem(values: np.ndarray, given: Given, name: str) -> np.ndarray:
 
 def _rms(level: np.ndarray, given: Given) -> np.ndarray:
     level = level / given.scale
-    return np.sqrt(np.mean(level**2, keepdims=True)) if given.task.grid.across else level
+    found: np.ndarray = np.sqrt(np.mean(level**2, keepdims=True)) if given.task.grid.across else level
+    return found
 
 
 def _proved(solver: Solver, tol: float) -> tuple[np.ndarray, float]:
@@ -357,9 +360,7 @@ class _Watch:
     def __call__(self, iteration: int, active: int, gap: float, products: float) -> bool:
         grid = self.given.task.grid
         columns = grid.count if grid.across else 1
-        told = TVProgress(
-            iteration, active * columns, grid.count, 1.0 if not iteration else gap, products, self.memory
-        )
+        told = TVProgress(iteration, active * columns, grid.count, 1.0 if not iteration else gap, products, self.memory)
         try:
             self.stopped |= bool(self.callback(told))
         except StopIteration:

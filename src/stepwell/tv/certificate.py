@@ -48,7 +48,8 @@ class Certifier:
                 as_float(base.ones_data, "float64"),
                 ones_image[None] if task.grid.across else ones_image,
                 base.ones_square * (task.grid.count if task.grid.across else 1),
-                *(None if side is None else as_float(side, "float64") for side in (task.lower, task.upper)),
+                _wide(task.lower),
+                _wide(task.upper),
                 task.anisotropic,
                 task.eps,
             )
@@ -59,7 +60,7 @@ class Certifier:
         """Return a lower bound for some problems; ``back`` is Aᵀy as images, x where the bounds are looked at."""
         with double_precision(b):
             b, y, back, p, x = (as_float(part, "float64") for part in (b, y, back, p, x))
-            sides = tuple(take_images(side, rows) for side in (self.lower, self.upper))
+            sides = take_images(self.lower, rows), take_images(self.upper, rows)
             best = self._bounds(lam, b, y, back, p, _open(sides, back))
             if all(side is not None for side in sides):
                 best = np.maximum(best, self._bounds(lam, b, y, back, p, _active(sides, x)))
@@ -146,6 +147,10 @@ class _Room:
             if side is not None:
                 total = total + xp.where(here, xp.where(here, side, xp.zeros_like(w)) * w, xp.zeros_like(w))
         return total
+
+
+def _wide(side: Array | None) -> Array | None:
+    return None if side is None else as_float(side, "float64")
 
 
 def _open(sides: tuple[Array | None, Array | None], like: Array) -> _Room:

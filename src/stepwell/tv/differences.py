@@ -6,6 +6,8 @@ along its own axis are zero. Each axis has a weight: the inverse of the voxel's 
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from stepwell.arrays import Array, namespace_of
@@ -70,7 +72,7 @@ def sizes(field: Array, anisotropic: bool) -> Array:
     return xp.sqrt(total)[None]
 
 
-def _cuts(axis: int) -> tuple[tuple[object, ...], ...]:
+def _cuts(axis: int) -> tuple[tuple[Any, ...], ...]:
     """Index all but the last, all but the first, and the last entry along an axis counted from the end."""
     rest = (slice(None),) * (-axis - 1)
     return (..., slice(None, -1), *rest), (..., slice(1, None), *rest), (..., slice(-1, None), *rest)

@@ -13,6 +13,7 @@ from stepwell.arrays import (
     as_user_array,
     copy_to_device_of,
     host_view,
+    is_array,
     namespace_of,
     same_library,
     to_host,
@@ -38,6 +39,8 @@ from stepwell.tv.task import Grid, Task
 
 KINDS = ("isotropic", "anisotropic", "huber")
 RULES = ("noise", "discrepancy")
+#: Weights of differences are at most this, and at least its inverse.
+MOST_WEIGHT = 1e6
 
 
 @dataclass
@@ -96,7 +99,7 @@ def read_problem(
     axis: Any, name: str = "B", start: str = "x0",
 ) -> Given:  # fmt: skip
     """Read all that makes the problem, but λ."""
-    sides = _read_shape(shape)
+    sides = read_shape(shape)
     kind = read_choice("kind", kind, KINDS)
     if eps is not None:
         eps = read_real("eps", eps, above=0)
@@ -106,22 +109,32 @@ def read_problem(
     weights = (1.0,) * len(sides)
     if spacing is not None:
         steps = read_reals("spacing", spacing, len(sides), meaning="the sides of a voxel", above=0)
+        sound = all(1 / MOST_WEIGHT <= step <= MOST_WEIGHT for step in steps)
+        require(sound, "spacing", spacing, f"numbers from {1 / MOST_WEIGHT:g} to {MOST_WEIGHT:g}")
         weights = tuple(1 / step for step in steps)
-        require(all(math.isfinite(weight) for weight in weights), "spacing", spacing, "numbers with an inverse")
     coupling = None if across is None else read_real("across", across, above=0)
+    if coupling is not None:
+        sound = 1 / MOST_WEIGHT <= coupling <= MOST_WEIGHT
+        require(sound, "across", across, f"a number from {1 / MOST_WEIGHT:g} to {MOST_WEIGHT:g}")
 
     pixels = math.prod(sides)
-    image = A is None and tuple(getattr(B, "shape", ())) == sides and len(sides) > 1 and sides[1:] != (1,)
+    image = A is None and is_image(B, sides)
     if image:
-        B = namespace_of(B).reshape(B, (-1,)) if hasattr(B, "reshape") else B
+        B = namespace_of(B).reshape(B, (-1,))
     identity = A is None
     if identity:
         A = Operator(lambda block: block, lambda block: block, (pixels, pixels), name="A")
     elif hasattr(A, "shape") and len(A.shape) == 2 and A.shape[1] is not None:
         require(A.shape[1] == pixels, "shape", shape, f"sides whose product is {A.shape[1]}, the columns of A")
-    operator, _, block, first, given, in_rows = read_operands(A, B, None, x0, "A", False, axis)
-    require(operator.shape[1] == pixels, "shape", shape, f"sides whose product is {operator.shape[1]}, as A has columns")
-    grid = Grid(sides, int(block.shape[1]), (coupling, *weights) if coupling is not None else weights, across is not None)
+    operator, _, block, first, given, in_rows = read_operands(
+        A, B, None, x0, "A", False, axis, data=name, start_name=start
+    )
+    require(
+        operator.shape[1] == pixels, "shape", shape, f"sides whose product is {operator.shape[1]}, as A has columns"
+    )
+    grid = Grid(
+        sides, int(block.shape[1]), (coupling, *weights) if coupling is not None else weights, across is not None
+    )
     scale = _powers(block, common=across is not None or kind == "huber")
     block = block / copy_to_device_of(scale[None, :], block)
     lower, upper = _read_bounds(bounds, grid, block, in_rows, len(given.shape) == 1, scale)
@@ -137,7 +150,13 @@ def read_problem(
     return Given(task, given, in_rows, scale, images, field, image)
 
 
-def _read_shape(shape: Any) -> tuple[int, ...]:
+def is_image(array: Any, sides: tuple[int, ...]) -> bool:
+    """Whether an array is one image of this shape, and no block of columns."""
+    return is_array(array) and tuple(array.shape) == sides and len(sides) > 1 and sides[1:] != (1,)
+
+
+def read_shape(shape: Any) -> tuple[int, ...]:
+    """Read the sides of an image."""
     sides = read_sizes("shape", shape, None, meaning="the image's sides")
     require(1 <= len(sides) <= 3, "shape", shape, "one to three sides: (N,), (N, M) or (D, N, M)")
     return sides
@@ -167,7 +186,7 @@ def _read_bounds(
     assert ends is not None
     sides = [_read_side(side, name, grid, block, in_rows, vector) for side, name in zip(ends, ("lower", "upper"))]
     if sides[0] is not None and sides[1] is not None:
-        low, high = np.broadcast_arrays(*sides)
+        low, high = np.broadcast_arrays(sides[0], sides[1])
         require_each(low <= high, "bounds: the lower bound", low, "at most the upper bound")
     columns = scale.reshape((-1,) + (1,) * len(grid.shape))
     found = []
@@ -187,7 +206,7 @@ def _read_side(side: Any, name: str, grid: Grid, block: Array, in_rows: bool, ve
     argument = f"bounds: the {name} bound"
     array = read_array(argument, side)
     if array.shape and not isinstance(array, np.ndarray):
-        require_one_home(argument, array, "B", block)
+        require_one_home(argument, array, "the data", block)
     host = to_host(array)
     every = (grid.count, grid.pixels) if in_rows else (grid.pixels, grid.count)
     wanted: list[tuple[int, ...]] = [(), (grid.pixels,), grid.shape, *(() if vector else (every,))]
@@ -210,7 +229,7 @@ def _read_dual(dual: Any, task: Task, scale: np.ndarray) -> Array:
     array = read_array("dual", dual)
     wanted = (len(grid.dims), grid.count, *grid.shape)
     require_shape(tuple(array.shape) == wanted, "dual", array, f"{wanted}, axes, columns and shape")
-    require_one_home("dual", array, "B", task.B, library=False)
+    require_one_home("dual", array, "the data", task.B, library=False)
     require_finite("dual", array)
     field = copy_to_device_of(to_host(array), task.B) if not same_library(array, task.B) else array
     xp = namespace_of(field)

@@ -121,7 +121,9 @@ class Model:
     def solve(self, coefficients: Array) -> Array:
         """(H + ρ∇ᵀ∇ + μ)⁻¹ times a block, by Woodbury's formula."""
         image = self.inverse * coefficients
-        return image if self.rows is None else image - self._combined(self.solved, self.small, self.solved, coefficients)
+        return (
+            image if self.rows is None else image - self._combined(self.solved, self.small, self.solved, coefficients)
+        )
 
     def take(self, rows: np.ndarray) -> Model:
         """Return H of some problems."""

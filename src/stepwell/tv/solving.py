@@ -6,9 +6,9 @@
     κ = ‖A(x⁺ − x)‖² / ‖x⁺ − x‖²_H;  κ > 1: cs grows;  f rises: x⁺ ← x + (x⁺ − x)/κ, A x⁺ by linearity
     lower bound from (y, g, p⁺)
 
-With an exact inner step f(x + α(x⁺ − x)) <= f(x) − (α − α²κ/2) ‖x⁺ − x‖²_H, since TV is convex: f falls with α = 1 where
-κ < 2, and by ‖x⁺ − x‖²_H/(2κ) with α = 1/κ in any case. Where it rises even so, the inner step was not exact enough: x
-stays, and the sweeps go on. Every problem of a batch has its own cs, H, sweeps and end.
+With an exact inner step f(x + α(x⁺ − x)) <= f(x) − (α − α²κ/2) ‖x⁺ − x‖²_H, since TV is convex: f falls with α = 1
+where κ < 2, and by ‖x⁺ − x‖²_H/(2κ) with α = 1/κ in any case. Where it rises even so, the inner step was not exact
+enough: x stays, and the sweeps go on. Every problem of a batch has its own cs, H, sweeps and end.
 """
 
 from __future__ import annotations
@@ -114,7 +114,9 @@ Watch = Callable[[int, int, float, float], bool]
 class Solver:
     """Runs some problems of a task to a tolerance, again and again where λ changes."""
 
-    def __init__(self, task: Task, x0: Array | None = None, dual: Array | None = None, base: Base | None = None) -> None:
+    def __init__(
+        self, task: Task, x0: Array | None = None, dual: Array | None = None, base: Base | None = None
+    ) -> None:
         self.task = task
         self.base = fit_base(task) if base is None else base
         self.rho = RHO * self.base.geometric_mean
@@ -154,7 +156,7 @@ class Solver:
 
     def run(self, rows: np.ndarray, tol: np.ndarray, maxiter: int, watch: Watch | None = None) -> None:
         """Run some problems until each has a proven gap of at most its tol, or another end."""
-        books, task = self.books, self.task
+        task = self.task
         if not rows.size:
             return
         whole = rows.size == task.grid.batch
@@ -243,6 +245,7 @@ class Solver:
             self.calls += 0 if task.identity else 0.5
             self._remember(state, task)
             state.stale[:] = False
+        assert state.gradient is not None
         self._certify(rows, state, task, y)
         left = task.grid.of_problems(column_sums(y, state.data))
         right = image_sums(state.gradient * state.x)
@@ -328,7 +331,9 @@ class Solver:
         long = ~(f <= books.f[rows]) & (kappa > 1) & np.isfinite(kappa)
         if long.any():
             share = np.where(long, 1 / np.where(long, kappa, 1.0), 1.0)
-            trial = xp.where(along(long, trial) > 0, task.nearest(state.x + along(share, trial) * (trial - state.x)), trial)
+            trial = xp.where(
+                along(long, trial) > 0, task.nearest(state.x + along(share, trial) * (trial - state.x)), trial
+            )
             data = state.data + _of_columns(share, task, data) * moved
             f = task.objective(trial, data - task.B)
         self.carried[rows] = long

@@ -120,7 +120,8 @@ class Task:
     def objective(self, images: Array, residual: Array) -> np.ndarray:
         """f of every problem, given Ax − b."""
         squares = self.grid.of_problems(column_sums(residual, residual))
-        return 0.5 * squares + self.lam * self.variation(images)
+        found: np.ndarray = 0.5 * squares + self.lam * self.variation(images)
+        return found
 
     def variation(self, images: Array) -> np.ndarray:
         """TV of every problem, Huber's where eps is above 0."""
