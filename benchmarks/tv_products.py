@@ -2,8 +2,8 @@
 
     python benchmarks/tv_products.py [--quick]
 
-A product is one application of A and one of its adjoint to one vector, set-up and the last check included, as an operator
-counts them that wraps the matrix. x >= 0, λ = σ‖A‖_F/√n unless said. The measured scan is read from the folder that
+A product is one application of A and one of its adjoint to one vector, set-up and the last check included, counted by
+an operator that wraps the matrix. x >= 0, λ = σ‖A‖_F/√n unless said. The measured scan is read from the folder that
 STEPWELL_DATA names; without it that row is left out. ``--quick`` leaves out the phantom's 102 slices.
 """
 

@@ -273,7 +273,7 @@ def _per_problem(values: np.ndarray, given: Given, name: str) -> np.ndarray:
     """Return numbers of columns, in units of the data, as those of problems in the solver's units."""
     if given.task.grid.across:
         require(bool((values == values[:1]).all()), name, values, "one number with across: all columns are one problem")
-    found = values / given.scale
+    found: np.ndarray = values / given.scale
     return found[:1] if given.task.grid.across else found
 
 
