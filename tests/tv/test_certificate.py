@@ -80,7 +80,8 @@ def test_every_lam(lam, bounds):
     A, B = scan()
     lower, upper = sides(bounds)
     least = clarabel_least(A, B[:, 0], lam, (SIDE, SIDE), lower=lower, upper=upper)
-    result = stepwell.tv(A, B, lam, shape=(SIDE, SIDE), bounds=bounds, tol=1e-4, maxiter=300)
+    # A proof for the smallest λ takes very many steps; the gap must hold after a few, too.
+    result = stepwell.tv(A, B, lam, shape=(SIDE, SIDE), bounds=bounds, tol=1e-4, maxiter=300 if lam > 1e-2 else 15)
     f = objective(A, B[:, 0], result.x[:, 0], lam, (SIDE, SIDE))
     assert (f - least) / f <= result.gap[0] + ORACLE
     assert result.success or lam <= 1e-2, result

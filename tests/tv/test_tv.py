@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -57,7 +58,7 @@ def test_one_dimension_is_the_taut_string():
 def test_residual_range_holds_the_residual_of_a_closer_solution():
     A, B, _ = scan()
     rough = stepwell.tv(A, B, 1.0, shape=SHAPE, bounds=(0, None), tol=1e-2)
-    close = stepwell.tv(A, B, 1.0, shape=SHAPE, bounds=(0, None), tol=1e-7, maxiter=500)
+    close = stepwell.tv(A, B, 1.0, shape=SHAPE, bounds=(0, None), tol=1e-5, maxiter=500)
     norms = np.linalg.norm(A @ close.x - B, axis=0)
     assert np.all((rough.residual_range[:, 0] <= norms) & (norms <= rough.residual_range[:, 1]))
 
@@ -159,7 +160,7 @@ def test_float32_is_certified_in_double():
     result = stepwell.tv(A.astype(np.float32), B.astype(np.float32), 1.0, shape=SHAPE, bounds=(0, None), tol=1e-4)
     assert result.success
     assert result.x.dtype == np.float32
-    exact = stepwell.tv(A, B, 1.0, shape=SHAPE, bounds=(0, None), tol=1e-7, maxiter=500)
+    exact = stepwell.tv(A, B, 1.0, shape=SHAPE, bounds=(0, None), tol=1e-5, maxiter=500)
     for j in range(3):
         f = objective(A, B[:, j], result.x[:, j].astype(float), 1.0, SHAPE)
         # Data in float32 are others by 1e-7 of themselves, which is 1e-5 of a residual of 2 %.
@@ -167,8 +168,8 @@ def test_float32_is_certified_in_double():
 
 
 def test_float32_ends_at_its_floor():
-    A, B, _ = scan(slices=(12,))
-    result = stepwell.tv(A.astype(np.float32), B.astype(np.float32), 1.0, shape=SHAPE, tol=1e-12, maxiter=2000)
+    A, B, _ = scan(slices=(4,), side=8)
+    result = stepwell.tv(A.astype(np.float32), B.astype(np.float32), 1.0, shape=(8, 8), tol=1e-12, maxiter=2000)
     assert result.status == [TVStatus.STAGNATED]
     assert result.gap[0] < 1e-4
 
@@ -181,7 +182,7 @@ def test_an_unmatched_adjoint_is_found_and_never_certified(error):
     A, B, _ = scan()
     other = A.copy()
     other.data = other.data * (1 + error * np.random.default_rng(0).normal(size=other.data.size))
-    result = stepwell.tv((lambda x: A @ x, lambda y: other.T @ y), B, 1.0, shape=SHAPE, bounds=(0, None), maxiter=60)
+    result = stepwell.tv((lambda x: A @ x, lambda y: other.T @ y), B, 1.0, shape=SHAPE, bounds=(0, None), maxiter=12)
     assert not result.success
     assert result.status == [TVStatus.UNMATCHED] * 3
     assert np.all(result.lower == 0)
@@ -299,6 +300,17 @@ def test_interrupted_runs_keep_the_best_point():
         f = objective(A, B[:, j], result.x[:, j], 1.0, SHAPE)
         assert f == pytest.approx(result.objective[j], rel=1e-10)
         assert f < 0.1 * 0.5 * np.sum(B[:, j] ** 2)
+
+
+@pytest.mark.parametrize("bounds", [None, (0, None)])
+def test_memory_is_what_is_told(bounds):
+    A, B, _ = scan(slices=(30, 26), side=64)
+    stepwell.tv(A, B, 1.0, shape=(64, 64), maxiter=1, bounds=bounds)
+    tracemalloc.start()
+    result = stepwell.tv(A, B, 1.0, shape=(64, 64), maxiter=7, bounds=bounds)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak == pytest.approx(result.memory, rel=0.1)
 
 
 # ---- odd input ----

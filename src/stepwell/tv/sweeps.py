@@ -56,29 +56,38 @@ def run_sweeps(
     xp = namespace_of(linear)
     weights, cosines = task.grid.weights, task.cosines
     z, u, s, v = start.z, start.u, start.s, start.v
-    threshold = along(task.lam / rho, u, 1)
-    least = threshold * 0 + task.eps / (task.eps + threshold) if task.eps else 0.0
+    smallest = float(xp.finfo(linear.dtype).smallest_normal)  # so that λ = 0 divides nothing by zero
+    threshold = along(np.maximum(task.lam / rho, smallest), u, 1)
+    least = task.eps / (task.eps + threshold) if task.eps else 0.0
     x = linear
     for _ in range(count):
         pull = divergence(z - u, weights)
         if s is not None:
             pull = pull + (s - v)
         x = cosines.inverse(model.solve(cosines.forward(rho * pull) + linear))
-        w = OVER * differences(x, weights) + u - (OVER - 1) * z
+        w = _relaxed(differences(x, weights), u, z)
         z = w * _shrinkage(w, threshold, least, task.anisotropic)
         u = w - z
         if s is not None:
-            h = OVER * x + v - (OVER - 1) * s
+            h = _relaxed(x, v, s)
             s = task.nearest(h)
             v = h - s
     found = x if s is None else s
     return xp.asarray(found), Splitting(z, u, s, v)
 
 
+def _relaxed(new: Array, dual: Array, old: Array) -> Array:
+    """Return OVER·new + dual − (OVER − 1)·old; `new` may be written to."""
+    if isinstance(new, np.ndarray):
+        new *= OVER
+        new += dual
+        new -= (OVER - 1) * old
+        return new
+    return OVER * new + dual - (OVER - 1) * old
+
+
 def _shrinkage(w: Array, threshold: Array, least: Array | float, anisotropic: bool) -> Array:
-    """Return the factor by which shrinking multiplies w: 1 − τ/|w|, at least 0 (Huber: ε/(ε + τ))."""
+    """Return the factor by which shrinking multiplies w: 1 − τ/|w|, at least 0 (Huber: ε/(ε + τ)); τ is above 0."""
     xp = namespace_of(w)
-    size = sizes(w, anisotropic)
-    safe = xp.where(size > 0, size, xp.ones_like(size))
-    factor = xp.where(size > threshold, 1 - threshold / safe, xp.zeros_like(size))
-    return factor if isinstance(least, float) else xp.where(factor > least, factor, least)
+    factor = 1 - threshold / xp.maximum(sizes(w, anisotropic), threshold)
+    return factor if isinstance(least, float) else xp.maximum(factor, least)
