@@ -151,7 +151,7 @@ def tv(
         except KeyboardInterrupt as interrupt:
             from stepwell.quasi_newton.driver import Interrupted
 
-            solver.status = [TVStatus.STOPPED if status is None else status for status in solver.status]
+            solver.stop()
             carrier = Interrupted(*interrupt.args)
             carrier.result = _result(solver, given, tol, None, start)
             raise carrier from interrupt

@@ -98,22 +98,24 @@ class Solver:
         tolerance[rows] = tol
         self._measure_start(rows, state)
         marks = Marks(task.grid.batch)
-        for iteration in range(maxiter + 1):
-            self._differentiate(rows, state)
-            ended = self._ends(rows, tolerance, marks, iteration >= maxiter)
-            if watch is not None and watch(iteration, int((~ended).sum()), self._worst(rows, ended), self.total):
-                for row in rows[~ended]:
-                    self.status[row] = TVStatus.STOPPED
-                ended[:] = True
-            if ended.all():
-                break
-            if ended.any() and not shapes_are_compiled(task.B):
-                parts.append((rows[ended], state.take(np.flatnonzero(ended))))
-                stay = np.flatnonzero(~ended)
-                rows, state = rows[stay], state.take(stay)
-            self._step(rows, state, marks)
-        parts.append((rows, state))
-        self._put_back(parts)
+        try:
+            for iteration in range(maxiter + 1):
+                self._differentiate(rows, state)
+                ended = self._ends(rows, tolerance, marks, iteration >= maxiter)
+                if watch is not None and watch(iteration, int((~ended).sum()), self._worst(rows, ended), self.total):
+                    for row in rows[~ended]:
+                        self.status[row] = TVStatus.STOPPED
+                    ended[:] = True
+                if ended.all():
+                    break
+                if ended.any() and not shapes_are_compiled(task.B):
+                    parts.append((rows[ended], state.take(np.flatnonzero(ended))))
+                    stay = np.flatnonzero(~ended)
+                    rows, state = rows[stay], state.take(stay)
+                self._step(rows, state, marks)
+        finally:  # also where the caller's operator or Ctrl-C ends it
+            parts.append((rows, state))
+            self._put_back(parts)
 
     @property
     def total(self) -> float:
@@ -160,6 +162,11 @@ class Solver:
             self.state.data = put_rows(self.state.data, self._columns(rows), part.data, 1)
             self.books.f[rows] = task.objective(part.x, part.data - task.B)
             self.carried[:] = False
+
+    def stop(self) -> None:
+        """Take note that the run was interrupted, perhaps between two numbers of one step."""
+        self.status = [TVStatus.STOPPED if status is None else status for status in self.status]
+        self.books.f = self.task.objective(self.state.x, self.state.data - self.task.B)
 
     def _columns(self, rows: np.ndarray) -> np.ndarray:
         return np.arange(self.task.grid.count) if self.task.grid.across else rows
