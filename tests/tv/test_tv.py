@@ -85,6 +85,23 @@ def test_units_of_data_and_operator_change_no_bit(power, kind):
     np.testing.assert_array_equal(scaled.iterations, one.iterations)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "of_A", "of_B"),
+    [
+        (np.float64, 1.0, 1e300), (np.float64, 1.0, 1e-300), (np.float64, 1e200, 1.0), (np.float64, 1e-200, 1.0),
+        (np.float64, 1e150, 1e150), (np.float32, 1.0, 1e30), (np.float32, 1e25, 1.0), (np.float32, 1e-25, 1.0),
+    ],
+)  # fmt: skip
+def test_extreme_sizes(dtype, of_A, of_B):
+    A, B, _ = scan(slices=(8, 6), side=16)
+    expected = stepwell.tv(A, B, 1.0, shape=(16, 16))
+    result = stepwell.tv((A * of_A).astype(dtype), (B * of_B).astype(dtype), of_A * of_B, shape=(16, 16))
+    assert result.success
+    # Both are within tol of the least: ½‖A(x − x*)‖² <= tol · f for each.
+    apart = np.linalg.norm(A @ (result.x * (of_A / of_B) - expected.x), axis=0)
+    assert np.all(apart <= 2 * np.sqrt(2e-3 * expected.objective))
+
+
 def test_a_column_alone_is_the_column_in_a_batch():
     A, B, _ = scan()
     lams = np.array([0.5, 1.0, 2.0])

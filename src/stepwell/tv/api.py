@@ -18,13 +18,17 @@ from stepwell.checks import (
     warn_caller,
 )
 from stepwell.operators.error_state import own_arithmetic
+from stepwell.operators.matrices import power_near
 from stepwell.tv.inputs import RULES, Given, is_image, read_numbers, read_problem, read_shape
 from stepwell.tv.lam import from_noise, search
-from stepwell.tv.metric import PAIRS, ROUNDING
+from stepwell.tv.metric import PAIRS, ROUNDING, Base, fit_base
 from stepwell.tv.results import TVGap, TVProgress, TVResult, TVStatus
 from stepwell.tv.solving import OF_TOL, Solver, Watch
 from stepwell.tv.task import column_sums
 from stepwell.typing import ArrayLike, BoundsLike, NumberOrArray, OperatorLike
+
+#: Entries of A times a vector of ones, or of random signs, below and above which A is divided by its size.
+SOUND_SIZES = {"float32": (1e-10, 1e10), "float64": (1e-60, 1e60)}
 
 Kind = Literal["isotropic", "anisotropic", "huber"]
 Rule = Literal["noise", "discrepancy"]
@@ -143,7 +147,9 @@ def tv(
     if level is not None:
         level = _rms(level, given)
     with own_arithmetic():
-        solver = Solver(given.task, given.x0, given.dual)
+        given, base = _in_range(given)
+        lams = None if lams is None else lams / given.unit
+        solver = Solver(given.task, given.x0, given.dual, base)
         watch = None if callback is None else _Watch(callback, given, solver)
         ends: np.ndarray | None = None
         try:
@@ -224,10 +230,11 @@ def tv_gap(
         name="b", start="x",
     )  # fmt: skip
     lams = _per_problem(read_numbers("lam", lam, given.task.grid.count), given, "lam")
-    task = given.task
-    task.lam = lams
     with own_arithmetic():
-        solver = Solver(task, given.x0, given.dual)
+        given, base = _in_range(given)
+        task = given.task
+        task.lam = lams / given.unit
+        solver = Solver(task, given.x0, given.dual, base)
         data = task.forward(given.x0)
         f = task.objective(given.x0, data - task.B)
         inside = to_host(namespace_of(task.B).all(
@@ -248,6 +255,20 @@ def tv_gap(
         error,
         _products(solver) + 0.5,
     )
+
+
+def _in_range(given: Given) -> tuple[Given, Base]:
+    """Fit the metric; divide an A whose squares leave the range of the dtype by a power of two, and fit again."""
+    base = fit_base(given.task)
+    least, most = SOUND_SIZES["float32" if "float32" in str(given.task.B.dtype) else "float64"]
+    for _ in range(3):
+        if least <= base.size <= most or base.size == 0 or np.isnan(base.size):
+            break
+        given = given.in_units(power_near(base.size, 120 if most == 1e10 else 1000) if np.isfinite(base.size) else most)
+        before = base.products
+        base = fit_base(given.task)
+        base.products += before
+    return given, base
 
 
 def _solve(
@@ -318,7 +339,7 @@ def _result(solver: Solver, given: Given, tol: float, ends: np.ndarray | None, s
     def columns(values: np.ndarray) -> np.ndarray:
         return np.array(grid.of_columns(values))
 
-    lams = columns(task.lam) * given.scale
+    lams = columns(task.lam) * given.scale * given.unit
     return TVResult(
         x=given.user_columns(solver.state.x),
         status=given.of_columns(status * grid.count if grid.across else status),

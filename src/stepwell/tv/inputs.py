@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,7 @@ from stepwell.checks import (
 )
 from stepwell.krylov.inputs import read_operands
 from stepwell.operators import Operator
-from stepwell.operators.matrices import power_near
+from stepwell.operators.matrices import power_near, scaled
 from stepwell.tv.task import Grid, Task
 
 KINDS = ("isotropic", "anisotropic", "huber")
@@ -45,7 +45,10 @@ MOST_WEIGHT = 1e6
 
 @dataclass
 class Given:
-    """The task, and what brings its solutions back to the caller: data were divided by ``scale``, powers of two."""
+    """The task, and what brings its solutions back to the caller.
+
+    Data were divided by ``scale`` and A by ``unit``, all powers of two.
+    """
 
     task: Task
     given: Array
@@ -54,6 +57,17 @@ class Given:
     x0: Array | None
     dual: Array | None
     image: bool
+    unit: float = 1.0
+
+    def in_units(self, unit: float) -> Given:
+        """Return the same problem with A divided by a power of two, and the unknowns multiplied by it."""
+        task = self.task
+        lower, upper = (None if side is None else side * unit for side in (task.lower, task.upper))
+        A, eps = scaled(task.A, 1 / unit), task.eps * unit
+        other = Task(A, task.B, task.grid, task.lam, lower, upper, task.anisotropic, eps)
+        x0 = None if self.x0 is None else self.x0 * unit
+        dual = None if self.dual is None else self.dual / unit
+        return replace(self, task=other, x0=x0, dual=dual, unit=self.unit * unit)
 
     @property
     def vector(self) -> bool:
@@ -75,7 +89,7 @@ class Given:
         """Return images in the caller's units, library and shape."""
         grid = self.task.grid
         xp = namespace_of(images)
-        x = xp.reshape(images, (-1, grid.pixels)) * copy_to_device_of(self.scale[:, None], images)
+        x = xp.reshape(images, (-1, grid.pixels)) * copy_to_device_of(self.scale[:, None] / self.unit, images)
         if self.image:
             x = xp.reshape(x, grid.shape)
         elif self.vector:
@@ -90,7 +104,7 @@ class Given:
         xp = namespace_of(field)
         p = xp.reshape(field, (len(grid.dims), grid.count, *grid.shape))
         shape = (1, -1) + (1,) * len(grid.shape)
-        p = p * copy_to_device_of(self.scale.reshape(shape), field)
+        p = p * copy_to_device_of(self.scale.reshape(shape) * self.unit, field)
         return p if same_library(p, self.given) else as_user_array(host_view(p), self.given)
 
 

@@ -35,7 +35,7 @@ ROUNDING = 64.0
 
 @dataclass
 class Base:
-    """S for one problem (axes of length 1 broadcast), ‖A‖_F²/n, A1, AᵀA1, and how far the adjoint is from one."""
+    """S for one problem (axes of length 1 broadcast), ‖A‖_F²/n, A1, AᵀA1, how far the adjoint is from one, A's size."""
 
     values: Array
     geometric_mean: float
@@ -44,6 +44,8 @@ class Base:
     ones_image: Array
     ones_square: float
     adjoint_error: float
+    size: float
+    products: float = 2.0
 
 
 def fit_base(task: Task) -> Base:
@@ -51,7 +53,9 @@ def fit_base(task: Task) -> Base:
     A, grid = task.A, task.grid
     if task.identity:
         one = copy_to_device_of(np.ones((grid.pixels, 1)), task.B)
-        return Base(copy_to_device_of(np.ones((1,) * (1 + len(grid.dims))), task.B), 1.0, 1.0, one, one, 1.0, 0.0)
+        return Base(
+            copy_to_device_of(np.ones((1,) * (1 + len(grid.dims))), task.B), 1.0, 1.0, one, one, 1.0, 0.0, 1.0, 0.0
+        )
     plane = Grid(grid.shape, 1, grid.weights[-len(grid.shape) :])
     cosines = Cosines(grid.shape, task.B)
     signs = np.random.default_rng(1).choice([-1.0, 1.0], size=(1, *grid.shape))
@@ -80,6 +84,7 @@ def fit_base(task: Task) -> Base:
         back[:, 1:],
         float(left[1]) if left[1] > _seen_as_zero(task) * diagonal.size * abs(diagonal.mean()) else 0.0,
         adjoint_error,
+        float(np.max(np.abs(to_host(data)), initial=0.0)),
     )
 
 

@@ -58,8 +58,8 @@ class Solver:
         self.status: list[TVStatus | None] = [None] * count
         self.history: list[list[float]] = [[] for _ in range(count)]
         self.epsilon = float(namespace_of(task.B).finfo(task.B.dtype).eps)
-        self.calls = 0.0 if task.identity else 1.0
-        self.shared = 0.0 if task.identity else 2.0
+        self.calls = self.base.products / 2  # both vectors of the set-up go through A together
+        self.shared = self.base.products
         self.shift = self._shift()
         inverse = np.where(task.spectrum > 0, 1 / np.where(task.spectrum > 0, task.spectrum, 1), 0.0)
         self.poisson = copy_to_device_of(inverse[None], task.B)
