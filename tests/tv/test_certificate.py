@@ -88,6 +88,23 @@ def test_every_lam(lam, bounds):
     assert np.isfinite(result.gap[0])
 
 
+@pytest.mark.parametrize("bounds", BOUNDS)
+@pytest.mark.parametrize(("kind", "eps"), KINDS)
+def test_denoising(kind, eps, bounds):
+    noisy = tomography.shepp_logan_3d(SIDE)[8] + 0.1 * np.random.default_rng(2).normal(size=(SIDE, SIDE))
+    lower, upper = sides(BOUNDS[bounds])
+    one, b = sp.identity(SIDE * SIDE), noisy.ravel()
+    least = clarabel_least(one, b, 0.1, (SIDE, SIDE), kind, eps, lower=lower, upper=upper)
+    for tol in (0.1, 1e-3, 1e-5):
+        result = stepwell.tv(
+            None, noisy, 0.1, shape=(SIDE, SIDE), kind=kind, eps=eps, bounds=BOUNDS[bounds], tol=tol, maxiter=500
+        )
+        f = objective(one, b, result.x.ravel(), 0.1, (SIDE, SIDE), kind, eps)
+        assert result.success
+        assert result.objective[0] == pytest.approx(f)
+        assert (f - least) / f <= result.gap[0] + ORACLE
+
+
 def test_lam_beyond_the_largest_gives_the_best_constant():
     """Above λ_max the minimiser is the constant c = bᵀA1/‖A1‖²."""
     A, B = scan()

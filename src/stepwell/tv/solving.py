@@ -216,9 +216,12 @@ class Solver:
         state.last = here
 
     def _certify(self, rows: np.ndarray, state: State, task: Task, y: Array) -> None:
-        found = self.certifier.lower_bounds(
-            rows, task.lam, task.B, y, state.gradient, self.rho * state.splitting.u, state.x
-        )
+        p = self.rho * state.splitting.u
+        back = state.gradient
+        if task.identity:  # p alone gives the best y: there is nothing to repair
+            y = task.grid.columns(task.nearest(task.grid.images(task.B) - divergence(p, task.grid.weights))) - task.B
+            back = task.grid.images(y)
+        found = self.certifier.lower_bounds(rows, task.lam, task.B, y, back, p, state.x)
         self.books.lower[rows] = np.maximum(self.books.lower[rows], found)
 
     def _ends(self, rows: np.ndarray, tol: np.ndarray, marks: Marks, limit: bool) -> np.ndarray:
