@@ -18,7 +18,7 @@ y, x = np.mgrid[:side, :side]
 scene = 1.0 * (np.hypot(x - 60, y - 40) < 18) + 0.5 * ((abs(x - 28) < 12) & (abs(y - 62) < 20))
 
 # %%
-# The blur is applied by the FFT; being symmetric, it is its own adjoint. One function of a block of columns serves both.
+# The blur is applied by the FFT; being symmetric, it is its own adjoint. One function of a block of columns is both.
 distance = np.minimum(np.arange(side), side - np.arange(side))
 kernel = np.exp(-0.5 * (distance[:, None] ** 2 + distance[None] ** 2) / 2.0**2)
 transfer = np.fft.rfft2(kernel / kernel.sum())
