@@ -14,8 +14,8 @@ import stepwell
 PACKAGE = pathlib.Path(__file__).parents[1] / "src" / "stepwell"
 #: From the top down, as docs/design.md has them: a room imports those below it, never one above.
 ROOMS = (
-    "__main__", "lab", "apps", "cli", "plugs", "torch", "api", "derivatives", "krylov", "nnls", "quasi_newton",
-    "operators", "distributed", "arrays", "cuda", "common",
+    "__main__", "lab", "apps", "cli", "plugs", "torch", "api", "derivatives", "tv", "krylov", "nnls",
+    "quasi_newton", "operators", "distributed", "arrays", "cuda", "common",
 )  # fmt: skip
 #: Tables of names from which the shell imports what is called: commands, and kernels of applications.
 TABLES = {"stepwell.cli.group", "stepwell.cli.warming"}

@@ -34,6 +34,12 @@ _HOMES: dict[str, str] = {
     "LinearStatus": "stepwell.krylov",
     "Progress": "stepwell.krylov",
     "cg": "stepwell.api.krylov",
+    "tv": "stepwell.tv",
+    "tv_gap": "stepwell.tv",
+    "TVResult": "stepwell.tv",
+    "TVGap": "stepwell.tv",
+    "TVStatus": "stepwell.tv",
+    "TVProgress": "stepwell.tv",
     "adjoint_error": "stepwell.operators",
     "operators": "stepwell",
     "nnls": "stepwell.api.nnls",
@@ -56,13 +62,13 @@ __all__ = ["__version__", *_HOMES]
 
 
 class _Package(types.ModuleType):
-    """This package, in which the function `nnls` hides the subpackage of the same name.
+    """This package, in which the functions `nnls` and `tv` hide the subpackages of the same names.
 
     The import system sets a subpackage as an attribute of its parent when it is first imported, from wherever.
     """
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if not (name == "nnls" and isinstance(value, types.ModuleType)):
+        if not (name in ("nnls", "tv") and isinstance(value, types.ModuleType)):
             super().__setattr__(name, value)
 
 

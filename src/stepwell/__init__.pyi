@@ -32,5 +32,11 @@ from stepwell.quasi_newton.result_types import Result as Result
 from stepwell.quasi_newton.scipy.method import scipy_method as scipy_method
 from stepwell.quasi_newton.settings import LineSearch as LineSearch
 from stepwell.quasi_newton.status import Status as Status
+from stepwell.tv import TVGap as TVGap
+from stepwell.tv import TVProgress as TVProgress
+from stepwell.tv import TVResult as TVResult
+from stepwell.tv import TVStatus as TVStatus
+from stepwell.tv import tv as tv
+from stepwell.tv import tv_gap as tv_gap
 
 __version__: str

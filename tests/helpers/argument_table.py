@@ -28,7 +28,7 @@ WRONG = {
 #: Classes that hold what functions found, or what a caller put together, and check nothing.
 DATA = {
     "Scan", "Phantom", "T2Run", "Scene", "UnmixRun", "Assignment", "Cells", "Intermediate", "Mesh", "MeshQuality",
-    "Route", "Tessellation",
+    "Route", "Tessellation", "TVGap",
 }  # fmt: skip
 
 
@@ -107,6 +107,12 @@ RIGHT = {
         checkpoint_every="60 s")),
     "ProjectedCG.solve": (lambda **given: stepwell.ProjectedCG(A, 0.1).solve(**given), dict(
         b=np.ones(5), tol=1e-6, maxiter=9, x0=None, callback=None)),
+    "tv": (stepwell.tv, dict(
+        A=A, B=np.ones((5, 2)), lam=0.1, shape=(3,), kind="huber", eps=0.1, bounds=(0.0, 2.0), noise=None, joint=False,
+        spacing=None, across=None, x0=None, dual=None, tol=1e-2, maxiter=2, axis=1, callback=None)),
+    "tv_gap": (stepwell.tv_gap, dict(
+        A=A, b=np.ones((5, 2)), x=np.ones((3, 2)), lam=0.1, shape=(3,), kind="huber", eps=0.1, bounds=(0.0, 2.0),
+        spacing=None, across=None, dual=None, tol=1e-2, maxiter=2, axis=1)),
     "adjoint_error": (stepwell.adjoint_error, dict(A=A, shape=None, like=None, trials=2, seed=0)),
     "nnls": (stepwell.nnls, dict(
         A=A, b=np.ones((2, 5)), method="auto", insertion="guarded", update="cgs2", lam=0.1, L=np.eye(3), noise=None,

@@ -91,3 +91,13 @@ print(
 )
 print(stepwell.apps.voronoi.centroidal, stepwell.operators.gradient((3, 3)))
 assert_type(stepwell.adjoint_error(A), float)
+
+# ---- total variation ----
+
+image = stepwell.tv(A, b, "discrepancy", noise=0.1, shape=(4, 5), kind="huber", eps=0.1, bounds=(0, None), tol=1e-2)
+assert_type(image, stepwell.TVResult)
+assert_type(image.success, bool)
+assert_type(image.gap, NDArray[np.float64])
+assert_type(image.reason, stepwell.TVStatus | list[stepwell.TVStatus])
+stepwell.tv(None, np.ones((4, 5)), 0.1, shape=(4, 5), callback=lambda told: told.gap < 0.1, x0=None, axis=1)
+assert_type(stepwell.tv_gap(A, b, image.x, 0.1, shape=(4, 5)), stepwell.TVGap)

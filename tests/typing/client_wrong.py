@@ -36,6 +36,9 @@ stepwell.tikhonov(A, b, 0.1).success.all()  # wrong
 stepwell.cg(A, b, maxit=3)  # wrong
 stepwell.cg("H", b)  # wrong
 
+stepwell.tv(A, b, 0.1)  # wrong
+stepwell.tv(A, b, "gcv", shape=(4, 5))  # wrong
+stepwell.tv(A, b, 0.1, shape=(4, 5), kind="isotrop")  # wrong
 stepwell.ProjectedCG(A)  # wrong
 stepwell.ProjectedCG(A, "gcv")  # wrong
 stepwell.ProjectedCG(A, 0.1, augment=True)  # wrong

@@ -192,7 +192,7 @@ def prepare(
     """
     read: Any = None
     with sums.holding():
-        read = _read_operands(A, B, L, x0, name, square, axis)
+        read = read_operands(A, B, L, x0, name, square, axis)
     sums.check()
     operator, penalty, block, start, given, in_rows = read
     given_or_not = {"L": penalty, "x0": start}
@@ -241,28 +241,40 @@ def soundly_scaled(problem: Problem) -> Problem:
     return problem.rescaled(OutOfRange(size))
 
 
-def _read_operands(
-    A: Any, B: Any, L: Any, x0: Any, name: str, square: bool, axis: int
+def read_operands(
+    A: Any,
+    B: Any,
+    L: Any,
+    x0: Any,
+    name: str,
+    square: bool,
+    axis: int,
+    *,
+    data: str = "B",
+    start_name: str = "x0",
 ) -> tuple[Operator, Operator | None, Array, Array | None, Array, bool]:
-    """Return operators, blocks, and B as it was given, as columns, and whether it was rows."""
-    given = read_array("B", B)
+    """Return operators, blocks, and B as it was given, as columns, and whether it was rows.
+
+    ``data`` and ``start_name`` are what the caller's function calls B and x0.
+    """
+    given = read_array(data, B)
     in_rows = read_axis(axis) == 0
     block_shape = "(columns, m)" if in_rows else "(m, columns)"
-    require_shape(len(given.shape) in (1, 2), "B", given, f"(m,), a vector, or {block_shape}, a block")
+    require_shape(len(given.shape) in (1, 2), data, given, f"(m,), a vector, or {block_shape}, a block")
     in_rows = in_rows and len(given.shape) == 2
     given = given.T if in_rows else given
     dtype = working_dtype(A, given, L, x0)
     width = 1 if len(given.shape) == 1 else int(given.shape[1])
     operator = as_operator(A, dtype, name=name, columns=width)
     template = given if operator.home is None else operator.home
-    block = _in_common(given, template, dtype, "B", name)
+    block = _in_common(given, template, dtype, data, name)
     # (Beside the block, not B itself: L is not to be rounded to half precision or to integers.)
     penalty = None if L is None else as_operator(_beside(L, block), dtype, name="L", columns=width)
     if penalty is not None and penalty.home is not None:
         require_one_home("L", penalty.home, name, template, library=False)
 
     rows, size = operator.shape
-    _require_rows(rows, given, in_rows, f"as {name} of shape {operator.shape} has")
+    _require_rows(rows, given, in_rows, f"as {name} of shape {operator.shape} has", data)
     require_shape(not square or size in (None, block.shape[0]), name, operator, "as many columns as rows")
     if size is None:
         size = int(block.shape[0]) if square else int(operator.adjoint(block[:, :1]).shape[0])
@@ -276,21 +288,21 @@ def _read_operands(
     start = None
     if x0 is not None:
         expected = (size,) if len(given.shape) == 1 else (size, block.shape[1])
-        start = read_array("x0", x0)
+        start = read_array(start_name, x0)
         expected = expected[::-1] if in_rows else expected
-        require_shape(tuple(start.shape) == tuple(expected), "x0", start, tuple(expected))
-        start = _in_common(start.T if in_rows else start, template, dtype, "x0", name)
+        require_shape(tuple(start.shape) == tuple(expected), start_name, start, tuple(expected))
+        start = _in_common(start.T if in_rows else start, template, dtype, start_name, name)
     return operator, penalty, block, start, given, in_rows
 
 
-def _require_rows(rows: int | None, given: Array, in_rows: bool, reason: str) -> None:
+def _require_rows(rows: int | None, given: Array, in_rows: bool, reason: str, name: str) -> None:
     """Raise unless the right-hand sides have so many entries; where they would have them turned, the error says so."""
     if rows in (None, given.shape[0]):
         return
     turned = len(given.shape) == 2 and given.shape[1] == rows
     other = f"axis={int(in_rows)}, if its {'columns' if in_rows else 'rows'} are the right-hand sides"
     allowed = f"{rows} {'columns' if in_rows else 'rows'}, {reason}{f'; or {other}' if turned else ''}"
-    require_shape(False, "B", given.T if in_rows else given, allowed)
+    require_shape(False, name, given.T if in_rows else given, allowed)
 
 
 def working_dtype(*parts: Any) -> str:

@@ -1,0 +1,192 @@
+"""What total variation returns, how a column may end, and what a callback is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stepwell.arrays import Array
+from stepwell.arrays.reprs import summarise
+from stepwell.common.status import SolverStatus
+
+#: Of a vector one value, of a block one for each column.
+PerColumn: TypeAlias = Any
+
+
+class TVStatus(SolverStatus):
+    """Why the iteration ended for one column; ``.message`` says it in words, ``.success`` whether it is proved.
+
+    Examples
+    --------
+    >>> TVStatus.CONVERGED.success, TVStatus.UNMATCHED.success
+    (True, False)
+    """
+
+    CONVERGED = 0, 0, "the objective is proved to be within tol of the least"
+    ITERATION_LIMIT = 1, 1, "the iteration limit was reached before the proof; gap says what is proved"
+    STAGNATED = 2, 2, "rounding errors, or lam = 0, keep the proven gap above tol; x is the best point reached"
+    UNMATCHED = 3, 2, "the adjoint of A is not its adjoint, so nothing can be proved; see adjoint_error"
+    NONFINITE = 4, 2, "the right-hand side or an operator product is not finite; x is the last finite point"
+    STOPPED = 5, 99, "the callback asked to stop"
+
+
+@dataclass(frozen=True)
+class TVProgress:
+    """What a callback is told: once before the first step (iteration 0), then after every step.
+
+    Attributes
+    ----------
+    iteration : int
+        Steps done in the current run; a rule for λ makes several runs.
+    active : int
+        Columns whose gap is not within the tolerance.
+    columns : int
+        All columns.
+    gap : float
+        The largest proven relative gap among the active columns (1.0 before the start).
+    products : float
+        Applications of A and its adjoint to one vector so far, over all columns.
+    memory : int
+        Bytes that the solver expects to hold beside the caller's own arrays.
+    """
+
+    iteration: int
+    active: int
+    columns: int
+    gap: float
+    products: float
+    memory: int
+
+
+@dataclass(repr=False)
+class TVResult:
+    """The images of all columns, each with what is proved of it.
+
+    Attributes
+    ----------
+    x : array
+        The solutions, one column per right-hand side (a row with ``axis=0``; a vector for a vector), in the caller's
+        kind of array; pixels in C order.
+    status : TVStatus or list of TVStatus
+        Why each column ended; of a vector one member. With ``across`` all columns are one problem and end alike.
+    gap : ndarray of float64
+        Proven relative gap of each column: ``(f(x) − f*) / f(x) <= gap`` for the least value f*.
+    objective : ndarray of float64
+        f(x) = ½‖Ax − b‖² + λ TV(x), recomputed from A at the end.
+    lower : ndarray of float64
+        Proven lower bound of the least value f*.
+    residual_range : ndarray of float64, (columns, 2)
+        Proven bracket of ‖Ax* − b‖ of the exact solution.
+    lam : float or ndarray
+        λ of each column, not squared.
+    lam_at_end : int, ndarray or None
+        Where a rule searched for λ: -1 in columns whose λ ended at the lower end of the range searched, 1 at the upper
+        end, 0 between. None without a search.
+    iterations : ndarray of int64
+        Steps in which each column took part.
+    products : ndarray of float64
+        Applications of A and its adjoint to one vector, per column. Set-up products, which all columns share, are
+        shared evenly.
+    sweeps : ndarray of int64
+        Inner sweeps, which need no product, per column.
+    history : list of ndarray
+        Proven relative gap of each column after each step.
+    dual : array
+        p, the dual field of the differences, ``(axes, columns, *shape)``: hand it to `tv_gap` or to a later call.
+    adjoint_error : float
+        How far the adjoint of A is from its adjoint; about machine precision for a true pair.
+    calls : int
+        Sequential calls of A and its adjoint, as pairs: products of whole blocks count once.
+    seconds : float
+        Wall-clock time of the whole call.
+    memory : int
+        Bytes the solver expected to hold beside the caller's own arrays.
+    success : bool
+        Whether the tolerance is proved for every column.
+    reason : TVStatus or list of TVStatus
+        The same as `status`.
+    message : str
+        How many columns ended how, and the worst gap.
+    """
+
+    x: Array
+    status: PerColumn
+    gap: NDArray[np.float64]
+    objective: NDArray[np.float64]
+    lower: NDArray[np.float64]
+    residual_range: NDArray[np.float64]
+    lam: PerColumn
+    lam_at_end: PerColumn | None
+    iterations: NDArray[np.int64]
+    products: NDArray[np.float64]
+    sweeps: NDArray[np.int64]
+    history: list[NDArray[np.float64]]
+    dual: Array
+    adjoint_error: float
+    calls: int
+    seconds: float
+    memory: int
+
+    def __repr__(self) -> str:
+        first = {"status": self.status, "message": self.message}
+        rest = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "status"}
+        return summarise("TVResult", first | rest)
+
+    @property
+    def success(self) -> bool:
+        """Whether the tolerance is proved for every column."""
+        return all(status.success for status in self._statuses)
+
+    @property
+    def reason(self) -> TVStatus | list[TVStatus]:
+        """Why each column ended: `status`, under the name that the results of all solvers have for it."""
+        found: TVStatus | list[TVStatus] = self.status
+        return found
+
+    @property
+    def _statuses(self) -> list[TVStatus]:
+        return [self.status] if isinstance(self.status, TVStatus) else self.status
+
+    @property
+    def message(self) -> str:
+        """One line for a person: how many columns ended how, and the worst gap."""
+        ends = self._statuses
+        counts = {status: ends.count(status) for status in TVStatus if status in ends}
+        endings = "; ".join(f"{count} of {len(ends)}: {status.message}" for status, count in counts.items())
+        finite = self.gap[np.isfinite(self.gap)]
+        worst = f"; worst proven gap {finite.max():.2e}" if finite.size else ""
+        return f"{endings}{worst}" if endings else "no columns"
+
+
+@dataclass(repr=False)
+class TVGap:
+    """What is proved of given images.
+
+    Attributes
+    ----------
+    gap : ndarray of float64
+        Proven relative gap of each column: ``(f(x) − f*) / f(x) <= gap``.
+    objective : ndarray of float64
+        f(x) = ½‖Ax − b‖² + λ TV(x); infinite where x violates the bounds.
+    lower : ndarray of float64
+        Proven lower bound of the least value f*.
+    dual : array
+        The dual field that proves it.
+    adjoint_error : float
+        How far the adjoint of A is from its adjoint. Where it is no adjoint nothing is proved, and `lower` is 0.
+    products : ndarray of float64
+        Applications of A and its adjoint to one vector, per column.
+    """
+
+    gap: NDArray[np.float64]
+    objective: NDArray[np.float64]
+    lower: NDArray[np.float64]
+    dual: Array
+    adjoint_error: float
+    products: NDArray[np.float64]
+
+    def __repr__(self) -> str:
+        return summarise("TVGap", {field.name: getattr(self, field.name) for field in fields(self)})

@@ -1,0 +1,417 @@
+"""`tv` beside closed forms and itself: units, batches, libraries, precision, unmatched adjoints, odd input, stops."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import tracemalloc
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.sparse.linalg import aslinearoperator
+from tv_oracle import objective
+
+import stepwell
+from stepwell import TVStatus
+from stepwell.apps import tomography
+
+SIDE = 24
+SHAPE = (SIDE, SIDE)
+
+
+def scan(slices=(12, 9, 15), noise=0.02, seed=1, side=SIDE):
+    A = sp.csr_matrix(tomography.parallel_beam(side, angles=np.arange(0, 180, 9.0)))
+    X = tomography.shepp_logan_3d(side)[list(slices)].reshape(len(slices), -1).T
+    return A, tomography.add_noise(A @ X, noise, seed), X
+
+
+# ---- closed forms ----
+
+
+@pytest.mark.parametrize("lam", [0.1, 0.4, 3.0])
+def test_two_pixels(lam):
+    """½(x − b)² + λ|x₁ − x₀|: each pixel moves by λ towards the other, until they meet."""
+    b = np.array([0.2, 1.4])
+    move = min(lam, 0.6)
+    result = stepwell.tv(None, b, lam, shape=(2,), tol=1e-10, maxiter=1000)
+    assert result.success
+    np.testing.assert_allclose(result.x, b + np.array([move, -move]), atol=1e-4)
+    assert result.objective[0] == pytest.approx(move**2 + lam * (1.2 - 2 * move), rel=1e-8)
+
+
+def test_one_dimension_is_the_taut_string():
+    """The dual of a line: |cumsum(x − b)| <= λ, and where x jumps it is ±λ with the jump's sign."""
+    random = np.random.default_rng(0)
+    b = np.repeat(random.normal(size=6), 10) + 0.2 * random.normal(size=60)
+    result = stepwell.tv(None, b, 0.5, shape=(60, 1), tol=1e-9, maxiter=2000)
+    assert result.success
+    string = np.cumsum(result.x - b)
+    assert np.abs(string).max() <= 0.5 * (1 + 1e-3)
+    assert abs(string[-1]) <= 1e-3
+    jumps = np.diff(result.x)
+    large = np.abs(jumps) > 0.05
+    np.testing.assert_allclose(string[:-1][large], 0.5 * np.sign(jumps[large]), atol=5e-3)
+
+
+def test_residual_range_holds_the_residual_of_a_closer_solution():
+    A, B, _ = scan()
+    rough = stepwell.tv(A, B, 1.0, shape=SHAPE, bounds=(0, None), tol=1e-2)
+    close = stepwell.tv(A, B, 1.0, shape=SHAPE, bounds=(0, None), tol=1e-5, maxiter=500)
+    norms = np.linalg.norm(A @ close.x - B, axis=0)
+    assert np.all((rough.residual_range[:, 0] <= norms) & (norms <= rough.residual_range[:, 1]))
+
+
+# ---- the same problem told in another way ----
+
+
+@pytest.mark.parametrize("power", [-30, 10, 40])
+@pytest.mark.parametrize("kind", ["isotropic", "huber"])
+def test_units_of_data_and_operator_change_no_bit(power, kind):
+    A, B, _ = scan()
+    eps = 0.02 if kind == "huber" else None
+    one = stepwell.tv(A, B, 1.0, shape=SHAPE, bounds=(0, None), kind=kind, eps=eps)
+    unit = 2.0**power
+    data = stepwell.tv(
+        A, unit * B, unit, shape=SHAPE, bounds=(0, None), kind=kind, eps=None if eps is None else eps * unit
+    )
+    np.testing.assert_array_equal(data.x, unit * one.x)
+    np.testing.assert_array_equal(data.gap, one.gap)
+    scaled = stepwell.tv(
+        A * unit, B, unit, shape=SHAPE, bounds=(0, None), kind=kind, eps=None if eps is None else eps / unit
+    )
+    np.testing.assert_array_equal(unit * scaled.x, one.x)
+    np.testing.assert_array_equal(scaled.iterations, one.iterations)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "of_A", "of_B"),
+    [
+        (np.float64, 1.0, 1e300), (np.float64, 1.0, 1e-300), (np.float64, 1e200, 1.0), (np.float64, 1e-200, 1.0),
+        (np.float64, 1e150, 1e150), (np.float32, 1.0, 1e30), (np.float32, 1e25, 1.0), (np.float32, 1e-25, 1.0),
+    ],
+)  # fmt: skip
+def test_extreme_sizes(dtype, of_A, of_B):
+    A, B, _ = scan(slices=(8, 6), side=16)
+    expected = stepwell.tv(A, B, 1.0, shape=(16, 16))
+    result = stepwell.tv((A * of_A).astype(dtype), (B * of_B).astype(dtype), of_A * of_B, shape=(16, 16))
+    assert result.success
+    # Both are within tol of the least: ½‖A(x − x*)‖² <= tol · f for each.
+    apart = np.linalg.norm(A @ (result.x * (of_A / of_B) - expected.x), axis=0)
+    assert np.all(apart <= 2 * np.sqrt(2e-3 * expected.objective))
+
+
+def test_a_column_alone_is_the_column_in_a_batch():
+    A, B, _ = scan()
+    lams = np.array([0.5, 1.0, 2.0])
+    together = stepwell.tv(A, B, lams, shape=SHAPE, bounds=(0, None))
+    for j in range(3):
+        alone = stepwell.tv(A, B[:, j], lams[j], shape=SHAPE, bounds=(0, None))
+        assert alone.iterations[0] == together.iterations[j]
+        np.testing.assert_allclose(alone.x, together.x[:, j], atol=1e-9)
+        assert alone.status is TVStatus.CONVERGED
+        assert alone.lam == lams[j]
+
+
+def test_rows_may_be_right_hand_sides():
+    A, B, _ = scan()
+    one = stepwell.tv(A, B, 1.0, shape=SHAPE, bounds=(0, None))
+    other = stepwell.tv(A, B.T, 1.0, shape=SHAPE, bounds=(0, None), axis=0)
+    np.testing.assert_array_equal(other.x, one.x.T)
+
+
+def test_a_transposed_image_has_the_transposed_solution():
+    random = np.random.default_rng(5)
+    image = random.normal(size=(12, 20))
+    one = stepwell.tv(None, image, 0.3, shape=(12, 20), tol=1e-8, maxiter=1000)
+    other = stepwell.tv(None, image.T.copy(), 0.3, shape=(20, 12), tol=1e-8, maxiter=1000)
+    # Forward differences of a transposed image are transposed: the same problem. ½‖x − x*‖² <= gap · f.
+    assert np.linalg.norm(one.x - other.x.T) <= 2 * np.sqrt(2 * 1e-8 * one.objective[0])
+
+
+@pytest.mark.parametrize("form", ["dense", "functions", "linear operator", "csc"])
+def test_any_operator(form):
+    A, B, _ = scan()
+    given = {
+        "dense": A.toarray(),
+        "functions": (lambda x: A @ x, lambda y: A.T @ y),
+        "linear operator": aslinearoperator(A),
+        "csc": A.tocsc(),
+    }[form]
+    result = stepwell.tv(given, B, 1.0, shape=SHAPE, bounds=(0, None))
+    assert result.success
+    for j in range(3):
+        f = objective(A, B[:, j], result.x[:, j], 1.0, SHAPE)
+        assert f == pytest.approx(result.objective[j], rel=1e-10)
+
+
+def test_convolution_deblurs():
+    pulse = np.exp(-0.5 * np.linspace(-2, 2, 9) ** 2)
+    blur = stepwell.Convolution(pulse / pulse.sum(), 80, origin=4)
+    truth = np.repeat([0.0, 1.0, 0.3, 0.0], 20)
+    b = blur.matvec(truth) + 0.01 * np.random.default_rng(2).normal(size=80)
+    result = stepwell.tv(blur, b, 0.01, shape=(80,), bounds=(0, None))
+    assert result.success
+    assert np.linalg.norm(result.x - truth) < 0.5 * np.linalg.norm(b - truth)
+
+
+@pytest.mark.parametrize("library", ["torch", "jax"])
+def test_libraries(library):
+    module = pytest.importorskip(library)
+    if library == "jax":
+        module.config.update("jax_enable_x64", True)
+    make = module.as_tensor if library == "torch" else module.numpy.asarray
+    A, B, _ = scan(slices=(4, 3), side=8)
+    expected = stepwell.tv(A.toarray(), B, 1.0, shape=(8, 8), bounds=(0, None), tol=1e-2)
+    result = stepwell.tv(make(A.toarray()), make(B), 1.0, shape=(8, 8), bounds=(0, None), tol=1e-2)
+    assert result.success
+    assert type(result.x) is type(make(B))
+    np.testing.assert_allclose(np.asarray(result.x), expected.x, atol=1e-8)
+    image = make(np.random.default_rng(0).normal(size=(6, 7)))
+    assert type(stepwell.tv(None, image, 0.3, shape=(6, 7), tol=1e-2).x) is type(image)
+
+
+def test_float32_is_certified_in_double():
+    A, B, _ = scan()
+    result = stepwell.tv(A.astype(np.float32), B.astype(np.float32), 1.0, shape=SHAPE, bounds=(0, None), tol=1e-4)
+    assert result.success
+    assert result.x.dtype == np.float32
+    exact = stepwell.tv(A, B, 1.0, shape=SHAPE, bounds=(0, None), tol=1e-5, maxiter=500)
+    for j in range(3):
+        f = objective(A, B[:, j], result.x[:, j].astype(float), 1.0, SHAPE)
+        # Data in float32 are others by 1e-7 of themselves, which is 1e-5 of a residual of 2 %.
+        assert (f - exact.lower[j]) / f <= result.gap[j] + 1e-5
+
+
+def test_float32_ends_at_its_floor():
+    A, B, _ = scan(slices=(4,), side=8)
+    result = stepwell.tv(A.astype(np.float32), B.astype(np.float32), 1.0, shape=(8, 8), tol=1e-12, maxiter=2000)
+    assert result.status == [TVStatus.STAGNATED]
+    assert result.gap[0] < 1e-4
+
+
+# ---- adjoints that are none ----
+
+
+@pytest.mark.parametrize("error", [0.3, 1e-2, 1e-4])
+def test_an_unmatched_adjoint_is_found_and_never_certified(error):
+    A, B, _ = scan()
+    other = A.copy()
+    other.data = other.data * (1 + error * np.random.default_rng(0).normal(size=other.data.size))
+    result = stepwell.tv((lambda x: A @ x, lambda y: other.T @ y), B, 1.0, shape=SHAPE, bounds=(0, None), maxiter=12)
+    assert not result.success
+    assert result.status == [TVStatus.UNMATCHED] * 3
+    assert np.all(result.lower == 0)
+    assert np.all(result.gap == 1)
+    assert result.adjoint_error > 1e-7
+    judged = stepwell.tv_gap((lambda x: A @ x, lambda y: other.T @ y), B, result.x, 1.0, shape=SHAPE, maxiter=5)
+    assert np.all(judged.lower == 0)
+
+
+def test_a_scaled_adjoint_is_found():
+    A, B, _ = scan()
+    result = stepwell.tv((lambda x: A @ x, lambda y: 1.001 * (A.T @ y)), B[:, 0], 1.0, shape=SHAPE, maxiter=60)
+    assert result.status is TVStatus.UNMATCHED
+
+
+def test_a_true_adjoint_has_an_error_of_rounding():
+    A, B, _ = scan()
+    assert stepwell.tv(A, B, 1.0, shape=SHAPE).adjoint_error < 1e-12
+
+
+# ---- λ from the noise ----
+
+
+def test_discrepancy_brings_the_residual_to_the_noise():
+    A, B, X = scan(slices=(12, 9))
+    sigma = np.linalg.norm(B - A @ X, axis=0) / np.sqrt(B.shape[0])
+    result = stepwell.tv(A, B, "discrepancy", noise=sigma, shape=SHAPE, bounds=(0, None))
+    assert result.success
+    level = np.linalg.norm(A @ result.x - B, axis=0) / (sigma * np.sqrt(B.shape[0]))
+    np.testing.assert_allclose(level, 1, atol=0.011)
+    assert list(result.lam_at_end) == [0, 0]
+    again = stepwell.tv(A, B, result.lam, shape=SHAPE, bounds=(0, None))
+    # Both are within tol of the least, so data differ by at most 2 √(2 tol f).
+    apart = np.linalg.norm(A @ (again.x - result.x), axis=0)
+    assert np.all(apart <= 2 * np.sqrt(2e-3 * result.objective))
+    joint = stepwell.tv(A, B, "discrepancy", noise=sigma, shape=SHAPE, bounds=(0, None), joint=True)
+    assert joint.lam[0] == pytest.approx(joint.lam[1])
+    total = np.linalg.norm(A @ joint.x - B) / np.linalg.norm(sigma * np.sqrt(B.shape[0]))
+    assert total == pytest.approx(1, abs=0.011)
+
+
+def test_the_rule_without_a_search():
+    """λ = σ‖A‖_F/√n, with ‖A‖_F from one random vector: its error is that of a mean of n numbers."""
+    A, B, _ = scan()
+    result = stepwell.tv(A, B, "noise", noise=0.01, shape=SHAPE)
+    expected = 0.01 * np.sqrt(A.power(2).sum() / A.shape[1])
+    np.testing.assert_allclose(result.lam, expected, rtol=0.2)
+
+
+def test_a_noise_that_the_residual_never_has():
+    A, B, _ = scan(slices=(12,))
+    with pytest.warns(Warning, match="lam of 1 of 1 columns lies at an end"):
+        result = stepwell.tv(A, B, "discrepancy", noise=1e3 * np.abs(B).max(), shape=SHAPE)
+    assert list(result.lam_at_end) == [1]
+
+
+# ---- starts, callbacks, interruptions ----
+
+
+def test_warm_starts_save_products():
+    A, B, _ = scan()
+    cold = stepwell.tv(A, B, 1.0, shape=SHAPE, bounds=(0, None), tol=1e-4)
+    warm = stepwell.tv(A, B, 1.0, shape=SHAPE, bounds=(0, None), tol=1e-3, x0=cold.x, dual=cold.dual)
+    assert warm.success
+    assert warm.iterations.max() <= 2
+    near = stepwell.tv(A, B, 1.1, shape=SHAPE, bounds=(0, None), tol=1e-3, x0=cold.x, dual=cold.dual)
+    assert near.products.sum() < cold.products.sum()
+
+
+def test_callbacks_are_told_and_may_stop():
+    A, B, _ = scan()
+    seen = []
+    result = stepwell.tv(A, B, 1.0, shape=SHAPE, callback=lambda told: seen.append(told) or told.iteration >= 3)
+    assert [told.iteration for told in seen] == [0, 1, 2, 3]
+    assert result.status == [TVStatus.STOPPED] * 3
+    assert not result.success
+    assert seen[-1].products == pytest.approx(result.products.sum())
+    assert seen[0].memory == result.memory > B.nbytes
+
+    def stop(told):
+        raise StopIteration
+
+    assert stepwell.tv(A, B, 1.0, shape=SHAPE, callback=stop).status == [TVStatus.STOPPED] * 3
+
+
+def test_products_are_those_that_the_operator_counts():
+    A, B, _ = scan()
+    count = [0.0]
+
+    def times(matrix):
+        def apply(x):
+            count[0] += 0.5
+            return matrix @ x
+
+        return apply
+
+    result = stepwell.tv((times(A), times(A.T.tocsr())), B, 1.0, shape=SHAPE, bounds=(0, None))
+    # Beside them one adjoint of a column, which tells how many unknowns a pair of functions has.
+    assert result.products.sum() == pytest.approx(count[0] - 0.5)
+
+
+@pytest.mark.skipif(threading.current_thread() is not threading.main_thread(), reason="signals go to the main thread")
+def test_interrupted_runs_keep_the_best_point():
+    A, B, _ = scan()
+    B[:, 1] = 0.0  # this column has ended before
+
+    def interrupt(told):
+        if told.iteration == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(stepwell.Interrupted) as caught:
+        stepwell.tv(A, B, 1.0, shape=SHAPE, bounds=(0, None), tol=1e-9, callback=interrupt)
+    result = caught.value.result
+    assert result.status == [TVStatus.STOPPED, TVStatus.CONVERGED, TVStatus.STOPPED]
+    for j in (0, 2):
+        f = objective(A, B[:, j], result.x[:, j], 1.0, SHAPE)
+        assert f == pytest.approx(result.objective[j], rel=1e-10)
+        assert f < 0.1 * 0.5 * np.sum(B[:, j] ** 2)
+
+
+@pytest.mark.parametrize("bounds", [None, (0, None)])
+def test_memory_is_what_is_told(bounds):
+    A, B, _ = scan(slices=(30, 26), side=64)
+    stepwell.tv(A, B, 1.0, shape=(64, 64), maxiter=1, bounds=bounds)
+    tracemalloc.start()
+    result = stepwell.tv(A, B, 1.0, shape=(64, 64), maxiter=7, bounds=bounds)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak == pytest.approx(result.memory, rel=0.1)
+
+
+# ---- odd input ----
+
+
+def test_zero_data_no_columns_and_lost_columns():
+    A, B, _ = scan()
+    B = B.copy()
+    B[:, 1] = 0.0
+    B[3, 2] = np.nan
+    result = stepwell.tv(A, B, 1.0, shape=SHAPE, bounds=(0, None))
+    assert result.status == [TVStatus.CONVERGED, TVStatus.CONVERGED, TVStatus.NONFINITE]
+    assert not result.x[:, 1].any()
+    assert np.isfinite(result.x).all()
+    none = stepwell.tv(A, B[:, :0], 1.0, shape=SHAPE)
+    assert none.x.shape == (SIDE * SIDE, 0)
+    assert none.success
+
+
+def test_an_operator_that_sees_no_constants():
+    """A1 = 0: the constant is free, and the certificate needs no shift."""
+    random = np.random.default_rng(4)
+    A = random.normal(size=(50, 64))
+    A -= A.mean(axis=1, keepdims=True)
+    result = stepwell.tv(A, random.normal(size=50), 0.8, shape=(8, 8), tol=1e-4, maxiter=400)
+    assert result.success
+
+
+@pytest.mark.parametrize("shape", [(1, 30), (30, 1), (30,), (5, 1, 6)])
+def test_single_rows_and_columns(shape):
+    b = np.random.default_rng(1).normal(size=30)
+    result = stepwell.tv(None, b, 0.3, shape=shape, tol=1e-6, maxiter=2000)
+    assert result.success
+    f = objective(sp.identity(30), b, result.x.ravel(), 0.3, shape)
+    assert f == pytest.approx(result.objective[0])
+
+
+def test_sides_above_the_matrix_product_go_through_the_fft():
+    image = np.zeros((300, 8))
+    image[100:200, 2:6] = 1.0
+    noisy = image + 0.1 * np.random.default_rng(0).normal(size=image.shape)
+    result = stepwell.tv(None, noisy, 0.15, shape=(300, 8))
+    assert result.success
+    assert np.linalg.norm(result.x - image) < 0.5 * np.linalg.norm(noisy - image)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"shape": (5, 5)}, "shape is .*; allowed: sides whose product is 576"),
+        ({"shape": (2, 2, 2, 2)}, "shape is .*; allowed: one to three sides"),
+        ({"kind": "huber"}, "eps is None; allowed: a finite number above 0 with kind='huber'"),
+        ({"eps": 0.1}, "eps is 0.1; allowed: None unless kind is 'huber'"),
+        ({"kind": "isotrop"}, "kind is 'isotrop'; allowed: .*did you mean 'isotropic'"),
+        ({"lam": "gcv"}, "lam is 'gcv'; allowed: numbers, and the rules 'noise', 'discrepancy'"),
+        ({"lam": "noise"}, "noise is None; allowed: the standard deviation"),
+        ({"lam": -1.0}, "lam is -1.0; allowed: finite numbers of at least 0"),
+        ({"lam": [1.0, 2.0, 3.0], "across": 1.0}, "lam is .*; allowed: one number with across"),
+        ({"bounds": (1.0, 0.0)}, "bounds: the lower bound is 1.0.*; allowed: at most the upper bound"),
+        ({"bounds": (np.nan, None)}, "bounds: the lower bound is nan.*; allowed: numbers other than NaN"),
+        ({"spacing": (1.0, 0.0)}, "spacing is 0.0; allowed: a finite number above 0"),
+        ({"across": 0.0}, "across is 0.0; allowed: a finite number above 0"),
+        ({"dual": np.zeros((2, 3, 5, 5))}, r"dual has shape \(2, 3, 5, 5\); allowed: \(2, 3, 24, 24\)"),
+        ({"tol": 0.0}, "tol is 0.0; allowed: a finite number above 0"),
+    ],
+)
+def test_bad_input_is_named_before_any_work(change, said):
+    A, B, _ = scan()
+    called = []
+    pair = stepwell.operators.from_functions(
+        lambda x: called.append(1) or A @ x, lambda y: called.append(1) or A.T @ y, A.shape
+    )
+    with pytest.raises((TypeError, ValueError), match=said):
+        stepwell.tv(**({"A": pair, "B": B, "lam": 1.0, "shape": SHAPE} | change))
+    assert not called
+
+
+def test_results_have_short_texts():
+    A, B, _ = scan()
+    result = stepwell.tv(A, B, 1.0, shape=SHAPE)
+    lines = repr(result).splitlines()
+    assert lines[0] == "TVResult"
+    assert lines[1].split()[0] == "status:"
+    assert "3 of 3: the objective is proved to be within tol of the least" in result.message
+    assert result.reason == result.status
+    assert repr(stepwell.tv_gap(A, B, result.x, 1.0, shape=SHAPE)).startswith("TVGap")
