@@ -247,9 +247,11 @@ def test_wide_convolutions_do_not_converge_with_columns_set_aside(method, insert
     rng = np.random.default_rng(2)
     A = stepwell.Convolution(rng.normal(size=(60, 24)), 90, m=60, origin=3)
     result = certified(A, rng.normal(size=(60, 60)), method=method, insertion=insertion)
-    # x of 1e11 and more has no digits that would show a small violation: it is not called converged.
-    np.testing.assert_array_equal(result.status == NNLSStatus.CONVERGED, result.violation <= 1e-7)
-    assert np.sum(result.status == NNLSStatus.CONVERGED) >= 44
+    # x of 1e11 and more has no digits that would show a small violation, or that its columns could do no better: it is
+    # not called converged.
+    converged = result.status == NNLSStatus.CONVERGED
+    assert (result.violation[converged] <= 1e-7).all()
+    assert np.sum(converged) >= 44
 
 
 @pytest.mark.parametrize("n", [10_000, pytest.param(40_000, marks=pytest.mark.slow)])

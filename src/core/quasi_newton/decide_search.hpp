@@ -58,6 +58,13 @@ SW_HD bool return_to_best(State& s, Status why) {
 // Sums that f consists of have more than one rounding error: of a search that promised no more than so many
 // of them, nothing can be told.
 constexpr double hidden_in_rounding = 64;
+// Evaluations after which such a search ends.
+constexpr int32_t few_evaluations = 8;
+
+// Whether a whole step lowers f by no more than that, as far as the slope knows.
+SW_HD bool is_hidden_in_rounding(const State& s) {
+    return -s.search.slope0 * min_of(1.0, s.search.step_max) <= hidden_in_rounding * s.search.resolution;
+}
 
 // Whether a search along the direction has gone as far as it may, ever farther, without a rise of f: the
 // direction is too short.
@@ -82,20 +89,12 @@ SW_HD void search_failed(State& s, const Options& o, SearchInfo info, double f) 
     // (Not of the first search, which begins with such a step.)
     const bool renewed = s.iterations > 0 && ((too_short && renew_scale(s, o, NewScale::longer)) ||
                                               (too_long && renew_scale(s, o, NewScale::shorter)));
-    // What a whole step would lower f by, as far as the slope knows.
-    const double promised = -s.search.slope0 * min_of(1.0, s.search.step_max);
-    const bool hidden = promised <= hidden_in_rounding * s.search.resolution;
+    const bool hidden = is_hidden_in_rounding(s);
     const Status why = s.search.nonfinite ? Status::nonfinite
                        : hidden || info == SearchInfo::rounding || info == SearchInfo::interval
                            ? Status::rounding
                            : Status::line_search;
-    // Where the last iteration gained no more than that either, nor does the gradient alone promise more,
-    // searches without the pairs would go on in the rounding of f.
-    const double noise = hidden_in_rounding * s.search.resolution;
-    const bool nothing_left = hidden && s.iterations > 0 && has_small_gradient(s) &&
-                              s.f_before - s.f <= noise &&
-                              s.gamma * s.projected_norm * s.projected_norm <= noise;
-    if (!nothing_left && (s.pairs > 0 || renewed)) {
+    if (s.pairs > 0 || renewed) {
         aim_without_history(s);
     } else if (f < s.f && f <= s.search.f_best) {
         s.pending = why;  // keep the better point, then stop
@@ -127,6 +126,8 @@ SW_HD void decide_slope(State& s, const Options& o, double f, double slope) {
     SearchInfo info = ending   ? s.info
                       : finite ? advance_search(s.search, o.search, f, slope)
                                : retreat_search(s.search, o.search);
+    if (info == SearchInfo::searching && s.search.evaluations >= few_evaluations && is_hidden_in_rounding(s))
+        info = SearchInfo::rounding;
     const bool warning = info == SearchInfo::interval || info == SearchInfo::rounding ||
                          info == SearchInfo::step_min || info == SearchInfo::step_max;
     // A step cut short by a bound is as good as it can be, whatever the preset makes of a warning.
