@@ -126,7 +126,9 @@ SW_HD void decide_slope(State& s, const Options& o, double f, double slope) {
     SearchInfo info = ending   ? s.info
                       : finite ? advance_search(s.search, o.search, f, slope)
                                : retreat_search(s.search, o.search);
-    if (info == SearchInfo::searching && s.search.evaluations >= few_evaluations && is_hidden_in_rounding(s))
+    // (One that is not bracketed may have a long way to go.)
+    if (info == SearchInfo::searching && s.search.evaluations >= few_evaluations && s.search.bracketed &&
+        has_small_gradient(s) && is_hidden_in_rounding(s))
         info = SearchInfo::rounding;
     const bool warning = info == SearchInfo::interval || info == SearchInfo::rounding ||
                          info == SearchInfo::step_min || info == SearchInfo::step_max;
