@@ -55,7 +55,7 @@ def test_torch_points_are_the_engine_s_memory():
         seen.add(x.data_ptr())
         return (x * x).sum(), 2 * x
 
-    minimize(fun, torch.ones(1000, dtype=torch.float64), jac=True)
+    minimize(fun, torch.ones(100_000, dtype=torch.float64), jac=True)
     assert len(seen) == 1
 
 
