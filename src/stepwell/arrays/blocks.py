@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.arrays.conversion import copy_to_device_of
+from stepwell.arrays.jax_programs import jax_program
 from stepwell.arrays.kinds import Array, kind_of, namespace_of
 from stepwell.arrays.products import in_full_precision, rounds_products
 
@@ -173,7 +174,31 @@ def _jax_functions() -> dict[str, Any]:
         return jax.lax.dynamic_update_slice_in_dim(block, values, first, axis=1)
 
     named = {"column_dots": dots, "column_norms": norms, "plus_multiple": multiple, "with_columns": columns}
-    return {name: jax.jit(function) for name, function in named.items()}
+    return {name: jax_program(function) for name, function in named.items()}
+
+
+@functools.cache
+def _jax_solvers() -> dict[str, Any]:
+    """Factorisations, and what solves with them, as programs of JAX."""
+    import jax
+
+    def factor(matrix: Array) -> Array:
+        return jax.scipy.linalg.cho_factor(matrix)[0]
+
+    def solve_factor(triangle: Array, rhs: Array) -> Array:
+        return jax.scipy.linalg.cho_solve((triangle, False), rhs)
+
+    def by_triangle(columns: Array, rhs: Array) -> Array:
+        R = jax.numpy.linalg.qr(columns, mode="r")
+        return jax.numpy.linalg.solve(R, jax.numpy.linalg.solve(R.mT, rhs))
+
+    named = {
+        "factor": factor,
+        "solve_factor": solve_factor,
+        "solve": jax.numpy.linalg.solve,
+        "by_triangle": by_triangle,
+    }
+    return {name: jax_program(function) for name, function in named.items()}
 
 
 def factor_positive(matrix: Array) -> Callable[[Array], Array]:
@@ -192,10 +217,8 @@ def factor_positive(matrix: Array) -> Callable[[Array], Array]:
         failed = bool(info.any())
         return lambda rhs: torch.full_like(rhs, float("nan")) if failed else torch.cholesky_solve(rhs, lower)
     if kind == "jax":
-        from jax.scipy.linalg import cho_factor, cho_solve
-
-        factors = cho_factor(matrix)  # NaN where it failed
-        return lambda rhs: cho_solve(factors, rhs)
+        triangle = _jax_solvers()["factor"](matrix)  # NaN where it failed
+        return lambda rhs: _jax_solvers()["solve_factor"](triangle, rhs)
     if kind == "cupy":
         import cupy
         from cupyx.scipy.linalg import solve_triangular
@@ -226,6 +249,8 @@ def solve_positive(matrix: Array, rhs: Array) -> Array:
         factor, trouble = torch.linalg.cholesky_ex(in_full_precision(matrix))
         found = torch.cholesky_solve(rhs.to(factor.dtype), factor).to(rhs.dtype)
         return torch.where((trouble > 0)[..., None, None], torch.nan, found)
+    if kind_of(matrix) == "jax":
+        return _jax_solvers()["solve"](matrix, rhs)
     return namespace_of(matrix).linalg.solve(matrix, rhs)
 
 
@@ -240,6 +265,8 @@ def solve_with_triangle(columns: Array, rhs: Array) -> Array:
         R = torch.linalg.qr(in_full_precision(columns), mode="r").R
         half = torch.linalg.solve_triangular(R.mT, rhs.to(R.dtype), upper=False)
         return torch.linalg.solve_triangular(R, half, upper=True).to(rhs.dtype)
+    if kind_of(columns) == "jax":
+        return _jax_solvers()["by_triangle"](columns, rhs)
     xp = namespace_of(columns)
     R = xp.linalg.qr(columns)[1]
     return xp.linalg.solve(R, xp.linalg.solve(xp.matrix_transpose(R), rhs))

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from stepwell.arrays.jax_programs import jax_program
 from stepwell.arrays.kinds import Array, is_array, kind_of, namespace_of
 
 #: Numbers of a factor that are turned into float64 at a time.
@@ -34,7 +35,7 @@ def matrix_product(left: Array, right: Array) -> Array:
         import jax
 
         if is_array(left):
-            return jax.numpy.matmul(left, right, precision=jax.lax.Precision.HIGHEST)
+            return _jax_products()[2](left, right)
         with jax.default_matmul_precision("highest"):
             return left @ right
     return _in_double(left, right) if is_array(left) and rounds_products(right) else left @ right
@@ -128,13 +129,14 @@ def _in_double(left: Array, right: Array) -> Array:
 
 @functools.cache
 def _jax_products() -> tuple[Any, ...]:
-    """``left.T @ right`` and ``block + left @ (sign * right)``, each one program of JAX."""
+    """``left.T @ right``, ``block + left @ (sign * right)`` and ``left @ right``, each one program of JAX."""
     import jax
 
     def product(left: Array, right: Array) -> Array:
         return jax.numpy.matmul(left, right, precision=jax.lax.Precision.HIGHEST)
 
     return (
-        jax.jit(lambda left, right: product(left.T, right)),
-        jax.jit(lambda block, left, right, sign: block + product(left, sign * right)),
+        jax_program(lambda left, right: product(left.T, right)),
+        jax_program(lambda block, left, right, sign: block + product(left, sign * right)),
+        jax_program(product),
     )

@@ -61,6 +61,7 @@ def _sigma(batch: Batch, answers: Answers) -> Array:
     """The standard deviation of b's entries: as given, or what the residual says."""
     family = batch.family
     assert family is not None
+    assert answers.lam_counts is not None
     residual = answers.reals[0]
     xp = arrays.namespace_of(residual)
     if family.noise is not None:
