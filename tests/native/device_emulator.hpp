@@ -45,8 +45,8 @@ struct Barrier {
     unsigned turn = 0;
 };
 
-// A thread of the block. It is entered by setcontext() once and by _longjmp() from then on: swapcontext() asks
-// the system for the mask of signals at every change.
+// A thread of the block. It is entered by setcontext() once and by _longjmp() from then on: swapcontext()
+// asks the system for the mask of signals at every change.
 struct Context {
     static constexpr size_t bytes = 1 << 17;
     ucontext_t begin;
