@@ -65,7 +65,7 @@ def tv(
         Sides of the image of a column, (N,), (N, M) or (D, N, M); pixels in C order.
     kind : {"isotropic", "anisotropic", "huber"}, default "isotropic"
         Length of the differences of a pixel: Euclidean, sum of absolute values, or Euclidean with a parabola below
-        ``eps``, |d|²/(2 eps), and |d| − eps/2 above.
+        ``eps``, ‖d‖²/(2 eps), and ‖d‖ − eps/2 above.
     eps : float, optional
         Where Huber's parabola ends, in units of a difference.
     bounds : pair (lower, upper), Bounds or array, optional
@@ -82,7 +82,7 @@ def tv(
         are one problem with one λ.
     x0 : array, (n,) or (n, k), optional
         Starting images; (k, n) with ``axis=0``.
-    dual : array, (axes, k, *shape), optional
+    dual : array, (axes, k) and the shape, optional
         Starting dual field, such as the ``dual`` of an earlier result.
     tol : float, default 1e-3
         Bound on the proven relative gap, ``(f(x) − f*) / f(x)``, of every column.
@@ -189,7 +189,7 @@ def tv_gap(
         The problem, as in :func:`stepwell.tv`.
     x : array, (n,) or (n, k)
         The images to be judged.
-    dual : array, (axes, k, *shape), optional
+    dual : array, (axes, k) and the shape, optional
         A dual field, where the other program has one; any field will do.
     tol : float, default 1e-3
         The lower bound is improved until a gap of this size is proved between it and the best image found on the way.
