@@ -128,13 +128,18 @@ protected:
     // |R^-T w| of the columns in the factor, along the plane of a bound sum: how far their solution is from
     // the lowest objective on them. Where they nearly depend on each other a dual that is as small as
     // rounding makes it says little of that.
-    SW_CALL double decrement() const {
-        const int count = factor.count;
-        if (count == 0) return 0.0;
-        double *g = ws.g, *z = ws.z;
-        team.each_short(count, [&](int p) { g[p] = ws.w[ws.order[p]]; });
+    SW_HD double decrement() const {
+        if (factor.count == 0) return 0.0;
+        team.each_short(factor.count, [&](int p) { ws.g[p] = ws.w[ws.order[p]]; });
         team.sync();
-        factor.solve_with_r_transposed(g, z);
+        return square_root(max_of(0.0, square_in_factor()));
+    }
+
+    // g' (R'R)^-1 g, outside the direction of a bound sum; g in ws.g. Takes ws.z.
+    SW_CALL double square_in_factor() const {
+        const int count = factor.count;
+        double* z = ws.z;
+        factor.solve_with_r_transposed(ws.g, z);
         const double* sum = ws.triangle.sum;
         double square = 0, along = 0, size = 0;
         team.lane_each(count, [&](int p) {
@@ -147,7 +152,7 @@ protected:
         along = team.lane_sum(along);
         size = team.lane_sum(size);
         team.sync();
-        return square_root(max_of(0.0, size > 0 ? square - along * along / size : square));
+        return size > 0 ? square - along * along / size : square;
     }
 
     // What has to be done before the next dual: nothing, the way to a solution still to be found, or to ws.z.

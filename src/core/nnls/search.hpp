@@ -206,7 +206,7 @@ private:
         const Columns columns = factor.positive();
         const int count = factor.count;
         if (count == 0) return 0.0;
-        double *g = ws.g, *z = ws.z;
+        double* g = ws.g;
         if (task.matrix.penalty) {
             for (int p = team.row(); p < count; p += team.rows()) {
                 const double part = lane_dot(team, columns.at(p) + first, ws.r + first, rows);
@@ -219,20 +219,7 @@ private:
             });
         }
         team.sync();
-        factor.solve_with_r_transposed(g, z);
-        const double* sum = ws.triangle.sum;
-        double square = 0, along = 0, size = 0;
-        team.lane_each(count, [&](int p) {
-            square += z[p] * z[p];
-            if (!sum) return;
-            along += z[p] * sum[p];
-            size += sum[p] * sum[p];
-        });
-        square = team.lane_sum(square);
-        along = team.lane_sum(along);
-        size = team.lane_sum(size);
-        team.sync();
-        return size > 0 ? square - along * along / size : square;
+        return this->square_in_factor();
     }
 
     // phi = T, with T a multiple of phi at nu = 0, or what the noise makes of it.

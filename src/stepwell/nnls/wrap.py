@@ -17,15 +17,16 @@ from stepwell.nnls.result import AnyResult, KeptFactor, LSQResult, NNLSResult, N
 def wrap(batch: Batch, answers: Answers) -> AnyResult:
     """Return the result that the caller of a batch expects."""
     fields: dict[str, Any] = {name: vectors(batch, getattr(answers, name)) for name in ("x", "dual")}
-    fields |= _numbers(batch, answers)
+    sigma = None if answers.variance is None else _sigma(batch, answers)
+    fields |= _numbers(batch, answers, sigma)
     costs = fields.pop("costs")
     if batch.family is not None:
         fields["state"] = vectors(batch, answers.state)
         multiplier = fields.pop("multiplier")
         if batch.family.sum_low is not None:
             fields["multipliers"] = [multiplier] if batch.lone else multiplier[..., None]
-    if answers.variance is not None:
-        variance = _sigma(batch, answers)[:, None] ** 2 * answers.variance
+    if sigma is not None:
+        variance = sigma[:, None] ** 2 * answers.variance
         fields["variance"] = vectors(batch, arrays.namespace_of(variance).astype(variance, answers.x.dtype, copy=False))
     if answers.active is not None:
         fields["active"] = vectors(batch, arrays.bytes_as_bool(answers.active))
@@ -97,7 +98,7 @@ def vectors(batch: Batch, array: Array) -> Array:
     return _deliver(batch, array.reshape(shape) if tuple(array.shape) != shape else array)
 
 
-def _numbers(batch: Batch, answers: Answers) -> dict[str, Any]:
+def _numbers(batch: Batch, answers: Answers, sigma: Array | None) -> dict[str, Any]:
     """What each system has one of: of a lone system numbers of Python's, else arrays of x's precision."""
     reals, counts, costs, more = answers.reals, answers.counts, answers.costs, answers.more
     names: dict[str, Array] = {"residual": reals[0], "violation": reals[1]}
@@ -122,8 +123,8 @@ def _numbers(batch: Batch, answers: Answers) -> dict[str, Any]:
             fit = _fit_of_gram(batch, answers.x)
             xp = arrays.namespace_of(fit)
             names["residual"] = xp.sqrt(xp.where(fit < 0, 0.0, fit))
-        if answers.variance is not None:
-            names["sigma"] = _sigma(batch, answers)
+        if sigma is not None:
+            names["sigma"] = sigma
         if family is None or not family.penalized:
             names.pop("seminorm", None)
         if family is not None and family.rule in (RULES["chi2"], RULES["discrepancy"]):

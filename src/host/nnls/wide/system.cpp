@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "core/nnls/types.hpp"
+
 namespace stepwell::wide {
 namespace {
 
@@ -227,7 +229,7 @@ ActiveSet System::problem(double factor) const {
     set.lower.assign(set.n, 0.0);
     set.upper.assign(set.n, 0.0);
     set.b_norm = b_norm;
-    if (family.gram) set.dependence = 4 * 2.2e-16 * n;
+    if (family.gram) set.dependence = nnls::dependent_below(n);
     for (int j = 0; j < n; ++j) {
         set.f[j] = linear[j];
         for (int k = 0; k < n; ++k) {
