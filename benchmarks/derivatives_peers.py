@@ -164,9 +164,9 @@ def layer_floor(A, b):
     """Return a call of what is compiled of ours alone, and of an empty function of PyTorch's."""
     from stepwell import _core
     from stepwell.common.threads import default_threads
-    from stepwell.nnls import host
-    from stepwell.nnls.arguments import check
-    from stepwell.nnls.job import make_job
+    from stepwell.lsq import host
+    from stepwell.lsq.arguments import check
+    from stepwell.lsq.job import make_job
 
     plain = check(A.detach().numpy(), b.detach().numpy())
     answers, threads = host.find_answers(plain), default_threads()

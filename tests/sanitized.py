@@ -2,7 +2,7 @@
 
     python tests/sanitized.py address                     # build, a part of the tests, five minutes of fuzzing
     python tests/sanitized.py thread --minutes 20
-    python tests/sanitized.py address --tests tests/nnls tests/quasi_newton/test_qn_api.py
+    python tests/sanitized.py address --tests tests/lsq tests/quasi_newton/test_qn_api.py
 
 Needs GCC with its sanitizers, scikit-build-core and nanobind. The module is built into a folder of its own, beside the
 installed NumPy and SciPy; --folder keeps it for the next time. Exit status 0: the sanitizer said nothing, and no test
@@ -33,8 +33,8 @@ TESTS = {
         "tests/quasi_newton/test_qn_resume.py",
         "tests/quasi_newton/test_qn_cauchy.py",
         "tests/quasi_newton/test_qn_trouble.py",
-        "tests/nnls/test_nnls_answers.py",
-        "tests/nnls/test_nnls_fuzz.py",
+        "tests/lsq/test_nnls_answers.py",
+        "tests/lsq/test_nnls_fuzz.py",
         "tests/krylov/test_sparse_kernel.py",
         "tests/krylov/test_space.py",
         "tests/voronoi/test_voronoi_energy.py",
@@ -42,7 +42,7 @@ TESTS = {
     "thread": [
         "tests/quasi_newton/test_qn_scale.py",
         "tests/quasi_newton/test_qn_programs.py",
-        "tests/nnls/test_nnls_batches.py",
+        "tests/lsq/test_nnls_batches.py",
         "tests/krylov/test_sparse_kernel.py",
         "tests/voronoi/test_voronoi_energy.py",
     ],

@@ -222,7 +222,7 @@ def test_what_is_not_aligned_is_copied():
 
 @pytest.mark.parametrize("shared", [True, False])
 def test_nnls_reads_aligned_arrays_alone(monkeypatch, shared):
-    host = importlib.import_module("stepwell.nnls.host")
+    host = importlib.import_module("stepwell.lsq.host")
     rng = np.random.default_rng(0)
     A, b, start = rng.random((5, 8, 4)), rng.random((5, 8)), rng.random((5, 4))
     A = A[0] if shared else A

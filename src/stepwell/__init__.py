@@ -34,21 +34,21 @@ _HOMES: dict[str, str] = {
     "LinearStatus": "stepwell.krylov",
     "Progress": "stepwell.krylov",
     "cg": "stepwell.api.krylov",
-    "tv": "stepwell.tv",
-    "tv_gap": "stepwell.tv",
-    "TVResult": "stepwell.tv",
-    "TVGap": "stepwell.tv",
-    "TVStatus": "stepwell.tv",
-    "TVProgress": "stepwell.tv",
+    "tv": "stepwell.krylov.tv",
+    "tv_gap": "stepwell.krylov.tv",
+    "TVResult": "stepwell.krylov.tv",
+    "TVGap": "stepwell.krylov.tv",
+    "TVStatus": "stepwell.krylov.tv",
+    "TVProgress": "stepwell.krylov.tv",
     "adjoint_error": "stepwell.operators",
     "operators": "stepwell",
     "nnls": "stepwell.api.nnls",
     "lsq_linear": "stepwell.api.lsq",
     "lsq_gram": "stepwell.api.lsq",
-    "LSQResult": "stepwell.nnls",
-    "Convolution": "stepwell.nnls",
-    "NNLSResult": "stepwell.nnls",
-    "NNLSStatus": "stepwell.nnls",
+    "LSQResult": "stepwell.lsq",
+    "Convolution": "stepwell.lsq",
+    "NNLSResult": "stepwell.lsq",
+    "NNLSStatus": "stepwell.lsq",
     "SolverStatus": "stepwell.common.status",
     "distributed": "stepwell",
     "problems": "stepwell.lab",
@@ -59,20 +59,6 @@ _HOMES: dict[str, str] = {
 _MODULES = {"operators", "distributed", "problems", "apps"}
 
 __all__ = ["__version__", *_HOMES]
-
-
-class _Package(types.ModuleType):
-    """This package, in which the functions `nnls` and `tv` hide the subpackages of the same names.
-
-    The import system sets a subpackage as an attribute of its parent when it is first imported, from wherever.
-    """
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if not (name in ("nnls", "tv") and isinstance(value, types.ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package
 
 
 class _Elsewhere(types.ModuleType):

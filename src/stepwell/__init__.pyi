@@ -14,11 +14,17 @@ from stepwell.krylov import LinearResult as LinearResult
 from stepwell.krylov import LinearStatus as LinearStatus
 from stepwell.krylov import Progress as Progress
 from stepwell.krylov import ProjectedCG as ProjectedCG
+from stepwell.krylov.tv import TVGap as TVGap
+from stepwell.krylov.tv import TVProgress as TVProgress
+from stepwell.krylov.tv import TVResult as TVResult
+from stepwell.krylov.tv import TVStatus as TVStatus
+from stepwell.krylov.tv import tv as tv
+from stepwell.krylov.tv import tv_gap as tv_gap
 from stepwell.lab import problems as problems
-from stepwell.nnls import Convolution as Convolution
-from stepwell.nnls import LSQResult as LSQResult
-from stepwell.nnls import NNLSResult as NNLSResult
-from stepwell.nnls import NNLSStatus as NNLSStatus
+from stepwell.lsq import Convolution as Convolution
+from stepwell.lsq import LSQResult as LSQResult
+from stepwell.lsq import NNLSResult as NNLSResult
+from stepwell.lsq import NNLSStatus as NNLSStatus
 from stepwell.operators import adjoint_error as adjoint_error
 from stepwell.quasi_newton.api import minimize as minimize
 from stepwell.quasi_newton.api import minimize_batch as minimize_batch
@@ -32,11 +38,5 @@ from stepwell.quasi_newton.result_types import Result as Result
 from stepwell.quasi_newton.scipy.method import scipy_method as scipy_method
 from stepwell.quasi_newton.settings import LineSearch as LineSearch
 from stepwell.quasi_newton.status import Status as Status
-from stepwell.tv import TVGap as TVGap
-from stepwell.tv import TVProgress as TVProgress
-from stepwell.tv import TVResult as TVResult
-from stepwell.tv import TVStatus as TVStatus
-from stepwell.tv import tv as tv
-from stepwell.tv import tv_gap as tv_gap
 
 __version__: str

@@ -102,7 +102,7 @@ def test_no_library_is_imported_with_the_package():
     """Nor with any module of it, but for those that a function asks for."""
     program = (
         "import sys, stepwell, stepwell.common.checks, stepwell.arrays.sparse, stepwell.arrays.device_memory\n"
-        "import stepwell.operators, stepwell.problems, stepwell.krylov, stepwell.nnls, stepwell.common.machine\n"
+        "import stepwell.operators, stepwell.problems, stepwell.krylov, stepwell.lsq, stepwell.common.machine\n"
         "import stepwell.arrays.places, stepwell.lab.tour, stepwell.apps.voronoi, stepwell.derivatives.systems\n"
         "stepwell.minimize, stepwell.LBFGSB\n"
         f"print(sorted(set(sys.modules) & {LIBRARIES!r}))"

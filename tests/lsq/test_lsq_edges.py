@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import stepwell
-from stepwell.nnls.result import NNLSStatus
+from stepwell.lsq.result import NNLSStatus
 
 EPSILON = np.finfo(float).eps
 

@@ -7,8 +7,8 @@ import pytest
 
 import stepwell
 from stepwell import NNLSStatus
-from stepwell.nnls import equalities, equality_ends
-from stepwell.nnls.faces import solve_on_faces
+from stepwell.lsq import equalities, equality_ends
+from stepwell.lsq.faces import solve_on_faces
 
 INF = np.inf
 

@@ -2,8 +2,8 @@
 // max(), min() and argmax(), or those of them that it needs. Lone is one CPU thread; ThreadTeam
 // (src/host/common/thread_team.hpp) several, for one large system, and in tests so that ThreadSanitizer sees
 // the very source that a GPU runs; Block (src/cuda/common/block.cuh) is a CUDA thread block; SystemBlock and
-// SystemWarp (src/cuda/nnls/system_teams.cuh) are a block and a warp with a small system each, SystemCluster
-// (src/cuda/nnls/system_cluster.cuh) several blocks with a large one.
+// SystemWarp (src/cuda/lsq/system_teams.cuh) are a block and a warp with a small system each, SystemCluster
+// (src/cuda/lsq/system_cluster.cuh) several blocks with a large one.
 //
 // Contract: every member calls sync() and the reductions in the same order; these return the same value to
 // all members, and the order of summation does not depend on timing.

@@ -12,9 +12,9 @@ import numpy as np
 from stepwell.arrays import is_container
 from stepwell.arrays.over_systems import NAMES, over_systems
 from stepwell.common.checks import require
-from stepwell.nnls.convolution import Convolution
-from stepwell.nnls.family import is_one
-from stepwell.nnls.result import AnyResult, LSQResult
+from stepwell.lsq.convolution import Convolution
+from stepwell.lsq.family import is_one
+from stepwell.lsq.result import AnyResult, LSQResult
 
 #: The axes behind the systems' of each field: n unknowns, k equalities.
 FIELDS = dict.fromkeys(("x", "dual", "active", "state", "variance"), "n") | {"multipliers": "k"}

@@ -10,10 +10,10 @@ from stepwell.api.blocks import are_containers, over_blocks
 from stepwell.arrays.bounds import split_bounds
 from stepwell.common.typing import ArrayLike, BoundsLike, NumberOrArray
 from stepwell.derivatives import plug_for
-from stepwell.nnls.arguments import Insertion, MethodName, Rule
-from stepwell.nnls.convolution import Convolution
-from stepwell.nnls.result import LSQResult
-from stepwell.nnls.solving import NO_BOUNDS, solve_gram, solve_linear
+from stepwell.lsq.arguments import Insertion, MethodName, Rule
+from stepwell.lsq.convolution import Convolution
+from stepwell.lsq.result import LSQResult
+from stepwell.lsq.solving import NO_BOUNDS, solve_gram, solve_linear
 
 #: What a solution has derivatives in, and what goes with it.
 _ARRAYS = ("bounds", "sum_bounds", "equality", "mask", "weights", "which", "lam", "L")

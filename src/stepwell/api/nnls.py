@@ -13,11 +13,11 @@ from stepwell.arrays.checks import read_array
 from stepwell.common.checks import read_axis
 from stepwell.common.typing import ArrayLike, NumberOrArray
 from stepwell.derivatives import plug_for
-from stepwell.nnls.arguments import Insertion, MethodName, Rule, Update, check
-from stepwell.nnls.convolution import Convolution
-from stepwell.nnls.family import is_number
-from stepwell.nnls.result import NNLSResult
-from stepwell.nnls.solving import solve
+from stepwell.lsq.arguments import Insertion, MethodName, Rule, Update, check
+from stepwell.lsq.convolution import Convolution
+from stepwell.lsq.family import is_number
+from stepwell.lsq.result import NNLSResult
+from stepwell.lsq.solving import solve
 
 
 def nnls(

@@ -22,8 +22,8 @@ _APPLICATIONS = ("stepwell.apps.voronoi.device",)
 def common_kernels() -> list[Kernel]:
     """Return what calls with usual arguments use: default options, both precisions, bounds or none."""
     from stepwell.derivatives import cuda as derivatives
-    from stepwell.nnls import cuda as nnls
-    from stepwell.nnls import small_systems
+    from stepwell.lsq import cuda as nnls
+    from stepwell.lsq import small_systems
     from stepwell.operators import cuda_sparse as sparse
     from stepwell.quasi_newton.cuda import layout as quasi_newton
 

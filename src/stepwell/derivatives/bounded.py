@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 from stepwell.arrays import Array, matrix_product, namespace_of
 from stepwell.common.checks import require_shape
 from stepwell.derivatives.matrices import DENSE, GRAM, Kind, matrix_of
-from stepwell.nnls.arguments import without_column
-from stepwell.nnls.convolution import Convolution
+from stepwell.lsq.arguments import without_column
+from stepwell.lsq.convolution import Convolution
 
 #: A sum is at an end where it is as near as so many roundings of its terms.
 NEAR = 64

@@ -16,10 +16,10 @@ from stepwell.arrays import Array, namespace_of
 from stepwell.common.checks import require
 from stepwell.derivatives.bounded import AXES, Problem
 from stepwell.derivatives.matrices import GRAM, Kind
-from stepwell.nnls import solving
-from stepwell.nnls.batch import COSTS, COUNTS
-from stepwell.nnls.convolution import Convolution
-from stepwell.nnls.result import LSQResult, NNLSResult
+from stepwell.lsq import solving
+from stepwell.lsq.batch import COSTS, COUNTS
+from stepwell.lsq.convolution import Convolution
+from stepwell.lsq.result import LSQResult, NNLSResult
 
 REALS = ("residual", "violation", "equality_error", "lam")
 

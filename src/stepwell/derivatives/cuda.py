@@ -1,6 +1,6 @@
 """The solve that derivatives of least squares need, on a CUDA device: one launch, and nothing waits for the host.
 
-The kernel is ``cuda/nnls/free_solve.cu``. It has one block for a system: where a few large ones are all there is, the
+The kernel is ``cuda/lsq/free_solve.cu``. It has one block for a system: where a few large ones are all there is, the
 array library's own factorisation, which has the whole device, is faster.
 """
 
@@ -16,7 +16,7 @@ from stepwell.arrays import Array, as_contiguous, as_float, host_copy, is_cuda
 from stepwell.arrays.device_memory import DeviceMemory
 from stepwell.cuda import runtime
 from stepwell.cuda.layouts import structure
-from stepwell.nnls.result import KeptFactor
+from stepwell.lsq.result import KeptFactor
 
 #: Entries of a matrix up to which one block solves a system whatever their number, and, if there are so many, at all.
 FEW_ENTRIES, MOST_ENTRIES, MANY_SYSTEMS = 1 << 16, 1 << 20, 16
@@ -42,7 +42,7 @@ def suits(rows: int, columns: int, systems: int) -> bool:
 
 
 def kernel_defines(single: bool, threads: int) -> dict[str, str | int]:
-    """Return the definitions that ``cuda/nnls/free_solve.cu`` is compiled with."""
+    """Return the definitions that ``cuda/lsq/free_solve.cu`` is compiled with."""
     return {"SW_SCALAR": "float" if single else "double", "SW_THREADS": threads}
 
 

@@ -19,9 +19,9 @@ from stepwell.derivatives import bounded_systems
 from stepwell.derivatives.bounded import Problem
 from stepwell.derivatives.matrices import GRAM
 from stepwell.derivatives.systems import Outcome, Spec
-from stepwell.nnls.arguments import check
-from stepwell.nnls.batch import UPDATE_CODES
-from stepwell.nnls.convolution import Convolution
+from stepwell.lsq.arguments import check
+from stepwell.lsq.batch import UPDATE_CODES
+from stepwell.lsq.convolution import Convolution
 
 Array = Any
 _METHODS = {"auto": 0, "qr": 1, "gram": 2}

@@ -29,8 +29,8 @@ from stepwell.derivatives.bounded_systems import (
 )
 from stepwell.derivatives.matrices import GRAM, Kind, matrix_of
 from stepwell.derivatives.normal_equations import solve_free, solve_free_with_rows
-from stepwell.nnls.convolution import Convolution
-from stepwell.nnls.result import LSQResult
+from stepwell.lsq.convolution import Convolution
+from stepwell.lsq.result import LSQResult
 
 Array = Any
 

@@ -20,8 +20,8 @@ from stepwell.derivatives import jax_calls, jax_handlers, jax_solve, least_squar
 from stepwell.derivatives.matrices import Dense, Matrix, Pulses
 from stepwell.derivatives.normal_equations import solve_free
 from stepwell.derivatives.systems import Outcome, Spec, as_result, solve_folded, turned
-from stepwell.nnls.convolution import Convolution
-from stepwell.nnls.result import NNLSResult
+from stepwell.lsq.convolution import Convolution
+from stepwell.lsq.result import NNLSResult
 
 Array = Any
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from stepwell.arrays import Array, add_products, matrix_product, namespace_of
-from stepwell.nnls.convolution import convolve
+from stepwell.lsq.convolution import convolve
 
 
 class Matrix(Protocol):

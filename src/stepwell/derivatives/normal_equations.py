@@ -30,7 +30,7 @@ from stepwell.arrays import (
 )
 from stepwell.common.threads import default_threads
 from stepwell.derivatives import cuda
-from stepwell.nnls.result import KeptFactor
+from stepwell.lsq.result import KeptFactor
 
 
 def solve_free(
@@ -218,7 +218,7 @@ def _on_device(
     if gram:
         return _gram_on_device(entries, marks, lam, g)
     if shape is not None:
-        from stepwell.nnls.convolution import Convolution
+        from stepwell.lsq.convolution import Convolution
 
         entries = Convolution(entries, shape[1], m=shape[0], origin=shape[2]).dense()
     if cuda.suits(int(entries.shape[-2]), int(entries.shape[-1]), int(g.shape[0])):

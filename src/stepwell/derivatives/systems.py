@@ -16,11 +16,11 @@ import numpy as np
 
 from stepwell.arrays import Array, host_copy, is_cuda, namespace_of
 from stepwell.arrays.over_systems import systems_of_whole
-from stepwell.nnls.arguments import check
-from stepwell.nnls.batch import COSTS, COUNTS, Batch
-from stepwell.nnls.convolution import Convolution
-from stepwell.nnls.result import NNLSResult
-from stepwell.nnls.solving import solve
+from stepwell.lsq.arguments import check
+from stepwell.lsq.batch import COSTS, COUNTS, Batch
+from stepwell.lsq.convolution import Convolution
+from stepwell.lsq.result import NNLSResult
+from stepwell.lsq.solving import solve
 
 
 class Spec(NamedTuple):

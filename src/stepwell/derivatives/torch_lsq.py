@@ -32,7 +32,7 @@ from stepwell.derivatives.bounded_systems import (
 from stepwell.derivatives.matrices import GRAM, Gram, Kind, matrix_of
 from stepwell.derivatives.normal_equations import solve_free, solve_free_with_rows, solve_with_kept
 from stepwell.derivatives.torch_nnls import with_axis
-from stepwell.nnls.convolution import Convolution
+from stepwell.lsq.convolution import Convolution
 
 # ---- the operations ----
 

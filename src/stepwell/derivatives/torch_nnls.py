@@ -23,12 +23,12 @@ from stepwell.derivatives import cuda, least_squares
 from stepwell.derivatives.matrices import matrix_of
 from stepwell.derivatives.normal_equations import pull_back, solve_free
 from stepwell.derivatives.systems import Outcome, Spec, as_result, read_systems, solve_folded, turned
-from stepwell.nnls.batch import COUNTS
-from stepwell.nnls.convolution import Convolution
-from stepwell.nnls.host import find_answers
-from stepwell.nnls.result import NNLSResult
-from stepwell.nnls.solving import solve
-from stepwell.nnls.wrap import vectors, wrap
+from stepwell.lsq.batch import COUNTS
+from stepwell.lsq.convolution import Convolution
+from stepwell.lsq.host import find_answers
+from stepwell.lsq.result import NNLSResult
+from stepwell.lsq.solving import solve
+from stepwell.lsq.wrap import vectors, wrap
 
 # ---- the operations ----
 

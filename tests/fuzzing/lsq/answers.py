@@ -12,7 +12,7 @@ from fuzzing.common import exact
 from fuzzing.lsq.cases import Case
 from fuzzing.lsq.optimality import Breach, breach, tolerance
 from fuzzing.lsq.problem import Problem, rows_of
-from stepwell.nnls import NNLSStatus
+from stepwell.lsq import NNLSStatus
 
 
 @dataclasses.dataclass

@@ -14,7 +14,7 @@ from fuzzing.lsq.cases import Case, Pulse
 from fuzzing.lsq.feasibility import feasible
 from fuzzing.lsq.optimality import DOUBLE, FLOAT, remaining
 from fuzzing.lsq.problem import Problem, read, rows_of
-from stepwell.nnls import NNLSStatus
+from stepwell.lsq import NNLSStatus
 
 #: Ends that ought to be rare where data are benign.
 UNFINISHED = (NNLSStatus.LIMIT, NNLSStatus.STALLED, NNLSStatus.DEPENDENT)

@@ -31,7 +31,7 @@ from stepwell.cli.output import Voice, first_interrupt, output_options
 from stepwell.common.array_files import write_arrays
 from stepwell.common.checks import read_real, require
 from stepwell.common.files import replacing
-from stepwell.nnls import NNLSResult, NNLSStatus
+from stepwell.lsq import NNLSResult, NNLSStatus
 
 #: Shots that are solved at a time: after each part Ctrl-C is heeded. Systems are independent, so the bits are the same.
 _PART = 2000

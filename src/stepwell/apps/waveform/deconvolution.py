@@ -31,7 +31,7 @@ from stepwell.common.checks import (
     require_shape,
 )
 from stepwell.common.files import Unreadable, replacing
-from stepwell.nnls import Convolution, NNLSResult
+from stepwell.lsq import Convolution, NNLSResult
 
 
 @dataclasses.dataclass(frozen=True)

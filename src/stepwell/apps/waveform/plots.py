@@ -10,7 +10,7 @@ import numpy as np
 
 from stepwell.apps.waveform.deconvolution import Deconvolution
 from stepwell.common.pyplot import save_figure
-from stepwell.nnls import NNLSStatus
+from stepwell.lsq import NNLSStatus
 
 
 def plot_shots(

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.linalg import toeplitz
 
 from stepwell.apps.waveform import load_shots
-from stepwell.nnls import Convolution
+from stepwell.lsq import Convolution
 
 Systems = tuple[np.ndarray, np.ndarray]
 

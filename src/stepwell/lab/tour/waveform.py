@@ -12,7 +12,7 @@ from stepwell.api.nnls import nnls
 from stepwell.apps.waveform import Shots, convolve, find_returns, synthetic_shots
 from stepwell.lab.html import Block, Figure, Gallery, Series, Text, chart
 from stepwell.lab.tour.chapter import PATIENCE, Account, Chapter, Clock, Comparison, Stage, duration
-from stepwell.nnls import Convolution
+from stepwell.lsq import Convolution
 
 #: Shots that we solve, and those of them that SciPy solves too: for the tour, and for a quick one.
 COUNTS = ((1000, 20), (40, 4))

@@ -3,11 +3,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/nnls/job.hpp"
+#include "core/lsq/job.hpp"
 #include "host/common/thread_team.hpp"
 
 SW_BEGIN
-namespace nnls {
+namespace lsq {
 namespace {
 
 // Inserts and removes columns of A (m x n, row-major) as told (j: insert column j; -1 - p: remove position
@@ -106,5 +106,5 @@ extern "C" void stepwell_nnls_factor(FactorTrial* trial) {
     run(*trial);
 }
 
-}  // namespace nnls
+}  // namespace lsq
 SW_END

@@ -1,0 +1,289 @@
+// The answer of a problem with bounds, a bound sum, weights of rows and a penalty: x in the caller's units,
+// and what is measured of it there.
+#pragma once
+
+#include "core/lsq/block_exchange.hpp"
+#include "core/lsq/frank_wolfe.hpp"
+#include "core/lsq/judge.hpp"
+
+SW_BEGIN
+namespace lsq {
+
+template <class Team, class Matrix, class Rounding>
+struct GeneralAnswer : BlockExchange<Team, Matrix, Rounding> {
+    using Base = BlockExchange<Team, Matrix, Rounding>;
+    using Base::b_norm;
+    using Base::b_scale;
+    using Base::factor;
+    using Base::squared_residual;
+    using Base::tally;
+    using Base::task;
+    using Base::team;
+    using Base::ws;
+
+    SW_HD GeneralAnswer(const Team& team, const Task<Matrix>& task) : Base(team, task) {}
+
+    // Writes x, its certificate, and the status that follows.
+    template <class Scalar>
+    SW_HD void general_answer(const Job& job, int64_t system, const Scalar* b, Scalar* x, Scalar* dual,
+                              uint8_t* active, double& residual, double& violation) {
+        const Family& family = job.family;
+        const int n = task.matrix.top.columns;
+        const double unscale = 1 / b_scale;
+        const double missing = double_nan();
+        write_x(job, system, x, active);
+        const bool lost = is_lost();
+        const Measured measured =
+            lost ? Measured{missing, missing, missing, missing, missing} : measure(job, system, b, x);
+        team.each(n, [&](int j) {
+            const double scale = lost ? 0.0 : task.scale_of(j);
+            dual[j] = Scalar(lost ? missing : scale > 0 ? ws.w[j] / scale * unscale : 0.0);
+        });
+        const double seminorm = lost ? missing : norm_of_penalty(x);
+        residual = lost ? missing : residual_norm / b_scale;
+        violation = lost ? missing : violation_of(job, measured);
+        if (!lost) tally.status = judged_status(job, measured, sizeof(Scalar) < sizeof(double), tally.status);
+        if (tally.status == converged && !is_finite(residual) && !task.extent.gram_only)
+            tally.status = stalled;
+        team.sync();
+        if (team.rank() == 0) {
+            const double multiplier = lost ? missing : this->multiplier * unscale;
+            family.multiplier[system] = multiplier;
+            if (family.summed && family.gap)
+                family.gap[system] =
+                    frank_wolfe_gap(family, system, ascent_of(family, system, n, x, dual, multiplier));
+            family.equality_error[system] = lost ? missing : measured.sum_error;
+            if (family.used_lam) {
+                family.used_lam[system] = square_root(factor.penalty);
+                family.fit[system] = residual * residual;
+                family.seminorm[system] = seminorm;
+            }
+        }
+        team.sync();
+    }
+
+    // The factor in the caller's units, rows of a triangle one after the other: R of G on the columns between
+    // their bounds or, where the team keeps it, its inverse. Of large normal equations alone.
+    SW_CALL void keep_factor(double* out, int32_t* order, bool known) const {
+        const int count = known && task.extent.in_blocks() ? factor.count : -1;
+        if (team.rank() == 0) order[0] = count;
+        team.each(max_of(count, 0), [&](int p) { order[1 + p] = ws.order[p]; });
+        const bool inverse = factor.inverted();
+        for (int t = team.row(); t < count; t += team.rows()) {
+            const double *from = factor.triangle.row(t), own = task.scale_of(ws.order[t]);
+            double* to = out + packed_row(count, t);
+            team.lane_each(count - t, [&](int q) {
+                to[t + q] = inverse ? own * from[t + q] : from[t + q] / task.scale_of(ws.order[t + q]);
+            });
+        }
+        team.sync();
+    }
+
+private:
+    double residual_norm = 0;  // |Ax - b| of the x that is returned, scaled as b is
+
+    SW_HD bool is_lost() const { return tally.status == non_finite || tally.status == infeasible; }
+
+    // x at a bound is the bound itself. An x beyond the largest number of its kind is lost.
+    template <class Scalar>
+    SW_HD void write_x(const Job& job, int64_t system, Scalar* x, uint8_t* active) {
+        const Family& family = job.family;
+        const int n = task.matrix.top.columns;
+        const bool lost = is_lost();
+        int8_t* state = family.state + system * n;
+        double* full = ws.score;  // x in the caller's units
+        team.each(n, [&](int j) {
+            const int own = lost ? 0 : ws.state[j];
+            const bool masked = !lost && family.mask && !family.mask[system * family.mask_stride + j];
+            const double at = own & is_free || masked ? 0.0
+                              : own & reflected       ? this->given_upper[j]
+                                                      : this->given_lower[j];
+            full[j] = lost ? double_nan() : at;
+            if (active) active[j] = !lost && (own & is_positive) ? 1 : 0;
+            state[j] = lost || own & is_positive || own & is_free ? 0
+                       : own & excluded                           ? 2
+                       : own & reflected                          ? 1
+                                                                  : -1;
+        });
+        team.sync();
+        if (!lost)
+            team.each_short(factor.count, [&](int p) {
+                const int j = ws.order[p];
+                if (j >= n) return;
+                full[j] += ws.x[p] * (task.scale_of(j) / b_scale);
+            });
+        team.sync();
+        double bad = 0;
+        team.each(n, [&](int j) {
+            const bool masked = family.mask && !family.mask[system * family.mask_stride + j];
+            const double value =
+                lost || masked ? full[j] : clamp_to(full[j], this->given_lower[j], this->given_upper[j]);
+            x[j] = Scalar(value);
+            if (!is_finite(x[j])) bad = 1;
+        });
+        if (team.max(bad) > 0 && !lost) tally.status = non_finite;
+        team.sync();
+    }
+
+    // The residual, the dual and the multiplier of x from what was given; the dual is in ws.w, scaled.
+    template <class Scalar>
+    SW_CALL Measured measure(const Job& job, int64_t system, const Scalar* b, const Scalar* x) {
+        const bool summed = task.matrix.summed;
+        // Where x counts from zero and is not rounded, ws.w is that of x already.
+        if (sizeof(Scalar) < sizeof(double) || summed || this->relaxes || this->reference_size != 0)
+            find_dual(job, system, b, x);
+        else
+            residual_norm =
+                square_root(max_of(0.0, ws.metric ? this->squared_fit() : double(squared_residual)));
+        Measured measured{0, b_norm, 0, 0, 0};
+        const int n = task.matrix.top.columns;
+        const uint8_t* mask = job.family.mask ? job.family.mask + system * job.family.mask_stride : nullptr;
+        double sum = 0, sum_size = 0;
+        const auto lower = [&](int j) { return double(Scalar(this->given_lower[j])); };
+        const auto upper = [&](int j) { return double(Scalar(this->given_upper[j])); };
+        team.each(n, [&](int j) {
+            const double value = x[j], scale = task.scale_of(j);
+            const double part = scale > 0 ? absolute(value) * (b_scale / scale) * task.size_of(j) : 0.0;
+            measured.size += part;
+            if (!(ws.state[j] & is_positive)) measured.given += part;
+            if (summed && ws.sum_of[j] > 0) {
+                sum += task.matrix.coefficient(j) * value;
+                sum_size += task.matrix.coefficient(j) * absolute(value);
+            }
+            if (summed || (mask && !mask[j])) return;
+            // (A norm beyond the largest number, by a lambda as large, says nothing.)
+            const double breach =
+                !(task.norm_of(j) < double_infinity)
+                    ? double_infinity
+                    : breach_of(value, lower(j), upper(j), ws.w[j]) * task.inverse_norm_of(j);
+            measured.breach = max_of(measured.breach, breach);
+        });
+        measured.breach = team.max(measured.breach);
+        measured.size = b_norm + team.sum(measured.size);
+        // (Of normal equations the residual is not known.)
+        measured.given = b_norm + team.sum(measured.given);
+        measured.task = task.extent.gram_only ? measured.size : measured.given + residual_norm;
+        if (summed) {
+            sum = team.sum(sum);
+            const double low = this->sum_low, high = this->sum_high;
+            measured.sum_error = max_of(0.0, max_of(low - sum, sum - high));
+            measured.sum_size = team.sum(sum_size) + absolute(is_finite(high) ? high : low);
+            measured.given = measured.task = measured.size;
+            double shift;
+            measured.breach = least_breach(
+                team, n,
+                [&](int j) {
+                    const bool out = mask && !mask[j];
+                    return SummedColumn{ws.w[j], ws.sum_of[j],
+                                        ws.square[j] + penalty_in(j) > 0 ? task.inverse_norm_of(j) : 0.0,
+                                        !out && x[j] < upper(j), !out && x[j] > lower(j)};
+                },
+                allowed_shifts(sum, low, high, measured.sum_size, this->multiplier), shift);
+            team.sync();
+            team.each(this->columns(), [&](int j) { ws.w[j] += shift * ws.sum_of[j]; });
+            this->multiplier += shift;
+            team.sync();
+        }
+        if (!task.extent.gram_only) measured.decrement = this->decrement();
+        if (!summed && !task.extent.gram_only && residual_norm > b_norm) {
+            double reach = 0;
+            team.each(n, [&](int j) {
+                const double scale = task.scale_of(j);
+                if (scale > 0 && !(mask && !mask[j]))
+                    reach +=
+                        absolute(nearest_to_zero(lower(j), upper(j))) * (b_scale / scale) * task.size_of(j);
+            });
+            measured.excess = residual_norm - b_norm - team.sum(reach);
+        }
+        return measured;
+    }
+
+    SW_HD double penalty_in(int j) const { return ws.penalty_square ? ws.penalty_square[j] : 0.0; }
+
+    template <class Scalar>
+    SW_CALL void find_dual(const Job& job, int64_t system, const Scalar* b, const Scalar* x) {
+        const Family& family = job.family;
+        const Matrix& matrix = task.matrix;
+        const int length = task.extent.row_length(), rows = matrix.top.rows, n = matrix.top.columns;
+        const double* weights = family.weights ? family.weights + system * family.weights_stride : nullptr;
+        double *r = ws.r, *scaled = ws.score;
+        team.each(this->columns(), [&](int j) { scaled[j] = j < n ? double(x[j]) * b_scale : 0.0; });
+        if (!task.extent.gram_only)
+            team.each(rows,
+                      [&](int i) { r[i] = weights && !(weights[i] > 0) ? 0.0 : b_scale * double(b[i]); });
+        team.each(length - rows, [&](int i) { r[rows + i] = 0; });
+        team.sync();
+        matrix.subtract_product(team, scaled, r);
+        double square = 0;
+        team.each(rows, [&](int i) {
+            const double weight = weights ? weights[i] * weights[i] : 1.0;
+            square += weight * r[i] * r[i];
+            r[i] *= weight;
+        });
+        team.each(matrix.rows_beneath(),
+                  [&](int i) { r[matrix.below + i] *= i < matrix.summed ? 0.0 : factor.penalty; });
+        residual_norm = square_root(team.sum(square));
+        if (!(residual_norm > 1e-140 && residual_norm < 1e150))
+            residual_norm = norm_of_extremes(rows, weights);
+        team.sync();
+        if (task.extent.gram_only)
+            dual_of_gram(family, system, scaled);
+        else
+            matrix.multiply(team, r, task.envelope, ws.w, ws.scratch);
+        this->scale_dual();
+        this->multiplier = ws.sum_of ? settle_multiplier(team, task, factor.count) : 0.0;
+    }
+
+    // |W r| over the rows of A, where its square is beyond the largest or the smallest number; ws.r has W^2
+    // r.
+    SW_CALL double norm_of_extremes(int rows, const double* weights) const {
+        const auto entry = [&](int i) {
+            return !weights ? ws.r[i] : weights[i] > 0 ? ws.r[i] / weights[i] : 0.0;
+        };
+        double largest = 0;
+        team.each(rows, [&](int i) { largest = max_of(largest, absolute(entry(i))); });
+        largest = team.max(largest);
+        if (!(largest > 0)) return 0.0;
+        double square = 0;
+        team.each(rows, [&](int i) { square += (entry(i) / largest) * (entry(i) / largest); });
+        return largest * square_root(team.sum(square));
+    }
+
+    // From normal equations, which are all there is.
+    SW_CALL void dual_of_gram(const Family& family, int64_t system, const double* x) {
+        const int n = task.matrix.top.columns;
+        const double* linear = family.linear + system * family.linear_stride;
+        team.each(this->columns(), [&](int j) {
+            double sum = 0;
+            if (j < n) {
+                const double* row = this->given_gram + static_cast<int64_t>(j) * n;
+                for (int k = 0; k < n; ++k) sum += row[k] * x[k];
+            }
+            ws.w[j] = j < n ? b_scale * linear[j] - sum : 0.0;
+        });
+        team.sync();
+        if (task.matrix.rows_beneath() > 0)
+            task.matrix.add_beneath(team, ws.r + task.matrix.below, 0, task.matrix.rows_beneath(), ws.w);
+    }
+
+    // |L x|, of x in the caller's units.
+    template <class Scalar>
+    SW_HD double norm_of_penalty(const Scalar* x) const {
+        const Matrix& matrix = task.matrix;
+        double square = 0;
+        team.each(matrix.penalty_rows, [&](int i) {
+            double sum = 0;
+            if (matrix.penalty) {
+                const double* row = matrix.penalty + static_cast<int64_t>(i) * matrix.top.columns;
+                for (int j = 0; j < matrix.top.columns; ++j) sum += row[j] * double(x[j]);
+            } else {
+                sum = x[i];
+            }
+            square += sum * sum;
+        });
+        return square_root(team.sum(square));
+    }
+};
+
+}  // namespace lsq
+SW_END

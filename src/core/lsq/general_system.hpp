@@ -1,0 +1,423 @@
+// How a problem with bounds, a bound sum, weights of rows and a penalty begins: what is given becomes scaled
+// columns, bounds and references, and the dual of the references.
+#pragma once
+
+#include "core/lsq/active_set.hpp"
+
+SW_BEGIN
+namespace lsq {
+
+template <class Team, class Matrix, class Rounding>
+struct GeneralSystem : ActiveSet<Team, Matrix, Rounding> {
+    using Base = ActiveSet<Team, Matrix, Rounding>;
+    using Base::b_norm;
+    using Base::b_scale;
+    using Base::factor;
+    using Base::fresh;
+    using Base::from_gram;
+    using Base::multiplier;
+    using Base::squared_residual;
+    using Base::tally;
+    using Base::task;
+    using Base::team;
+    using Base::ws;
+
+    const double *given_lower = nullptr, *given_upper = nullptr;  // of this system
+    double sum_low = 0, sum_high = 0;
+    bool relaxes = false;  // some far bounds do not count
+
+    SW_HD GeneralSystem(const Team& team, const Task<Matrix>& task) : Base(team, task) {}
+
+    // Reads the system, measures its columns, and finds the dual of the references. What is wrong with it, or
+    // `converged`.
+    template <class Scalar>
+    SW_CALL int begin_general(const Job& job, int64_t system, const Scalar* b, double penalty) {
+        const Family& family = job.family;
+        given_lower = family.lower + system * family.lower_stride;
+        given_upper = family.upper + system * family.upper_stride;
+        const uint8_t* mask = family.mask ? family.mask + system * family.mask_stride : nullptr;
+        const double* weights = family.weights ? family.weights + system * family.weights_stride : nullptr;
+        if (family.summed) {
+            sum_low = family.sum_low[system * family.sum_stride];
+            sum_high = family.sum_high[system * family.sum_stride];
+        }
+        team.each_short(4, [&](int k) { ws.costs[k] = 0; });
+        if (!task.shared.columns) team.each(task.extent.positions(), [&](int p) { ws.slot[p] = p; });
+        if (task.extent.square_q) this->square_identity();
+        if (task.extent.gram_only ? !read_gram(family, system)
+                                  : !read_b(b, weights) || !measure_columns(weights))
+            return non_finite;
+        if (!read_bounds(mask)) return infeasible;
+        subtract_references();
+        this->set_penalty(penalty);
+        from_gram = task.shared.gram != nullptr;
+        dual_of_references();
+        if (family.summed && !sum_is_possible()) return infeasible;
+        return converged;
+    }
+
+protected:
+    SW_HD double slack_low() const { return is_finite(sum_high) ? 0.0 : -double_infinity; }
+    SW_HD double slack_high() const {
+        if (!is_finite(sum_high)) return is_finite(sum_low) ? 0.0 : double_infinity;
+        return sum_high - sum_low;
+    }
+    SW_HD double wanted_sum() const {
+        return is_finite(sum_high) ? sum_high : is_finite(sum_low) ? sum_low : 0.0;
+    }
+
+    // Far bounds that the point is beyond count from now on. Whether there are any.
+    SW_CALL bool keep_met_bounds() {
+        if (!relaxes) return false;
+        double any = 0;
+        const auto look = [&](int j, double value) {
+            if (j >= task.matrix.top.columns || ws.state[j] & excluded) return;
+            const double scale = task.scale_of(j), unit = scale > 0 ? b_scale / scale : 1.0;
+            const int side = value < given_lower[j] * unit   ? int(lower_side)
+                             : value > given_upper[j] * unit ? int(upper_side)
+                                                             : 0;
+            if (side == 0 || ws.kept_bounds[j] & side) return;
+            ws.kept_bounds[j] |= side;
+            any = 1;
+        };
+        team.each(this->columns(), [&](int j) {
+            if (!(ws.state[j] & is_positive)) look(j, task.reference_of(j));
+        });
+        team.sync();
+        team.each_short(factor.count,
+                        [&](int p) { look(ws.order[p], task.reference_of(ws.order[p]) + ws.x[p]); });
+        any = team.max(any);
+        team.sync();
+        return any > 0;
+    }
+
+private:
+    template <class Scalar>
+    SW_HD bool read_b(const Scalar* b, const double* weights) {
+        const int length = task.extent.row_length(), rows = task.matrix.top.rows, below = task.matrix.below;
+        double magnitude;
+        if (weights) {
+            double highest = 0;
+            team.each(rows, [&](int i) {
+                const double value = weights[i] > 0 ? absolute(double(b[i])) : 0.0;
+                highest = max_of(highest, is_finite(value) ? value : double_infinity);
+            });
+            magnitude = team.max(highest);
+        } else {
+            magnitude = largest_magnitude(team, b, rows);
+        }
+        if (!is_finite(magnitude)) return false;
+        b_scale = magnitude >= 1e-290 ? power_below(magnitude) : 1.0;
+        const int before = static_cast<int>(padded(task.matrix.zeros_before()));
+        double square = 0;
+        if (weights) {
+            team.each(length, [&](int i) {
+                const double weight = i < rows ? weights[i] * weights[i] : 0.0;
+                const double value = i < rows && weight > 0 ? b_scale * double(b[i]) : 0.0;
+                ws.b[i] = value;
+                ws.r[i] = weight * value;
+                ws.metric[i] = weight;
+                square += weight * value * value;
+            });
+        } else {
+            double *r = ws.r, *own_b = ws.b, *metric = ws.metric;
+            const double scale = b_scale;
+            team.each(rows, [=](int i) { own_b[i] = r[i] = scale * double(b[i]); });
+            team.each(length - rows, [=](int i) { own_b[rows + i] = r[rows + i] = 0; });
+            if (metric) team.each(length, [=](int i) { metric[i] = i < below ? 1.0 : 0.0; });
+            team.sync();
+            square = part_of_dot(team, r, r, length);
+        }
+        team.each(before, [&](int i) { ws.r[i - before] = 0; });
+        team.each(task.matrix.zeros_after(), [&](int i) { ws.r[length + i] = 0; });
+        team.sync();
+        b_norm = square_root(team.sum(square));
+        return true;
+    }
+
+    // Scales and norms, what the sum's row weighs, and A'b in ws.w, unscaled.
+    SW_HD bool measure_columns(const double* weights) {
+        const Matrix& matrix = task.matrix;
+        const int n = matrix.columns;
+        const bool shared = task.shared.scale != nullptr;
+        double bad = 0;
+        if (shared) {
+            matrix.prepare(team);
+            if (ws.square && !weights) {
+                team.each(n,
+                          [&](int j) { ws.square[j] = task.shared.top_norm[j] * task.shared.top_norm[j]; });
+            } else if (weights) {
+                const Shared& common = task.shared;
+                const Columns all{common.columns, common.column_stride,    nullptr, common.low, common.high,
+                                  nullptr,        task.extent.row_length()};
+                const int rows = matrix.top.rows;
+                for (int j = team.row(); j < n; j += team.rows()) {
+                    const double* column = all.at(j);
+                    double part = 0;
+                    team.lane_each(rows, [&](int i) { part += ws.metric[i] * column[i] * column[i]; });
+                    part = team.lane_sum(part);
+                    if (team.lane() == 0) ws.square[j] = part;
+                }
+            }
+        } else {
+            matrix.measure(team, ws.r, task.envelope, ws.score, ws.w);
+            if (weights) matrix.weighted_squares(team, ws.metric, ws.score);
+            team.each(n, [&](int j) {
+                double scale, norm;
+                if (!scale_stacked(matrix, j, ws.score[j], scale, norm)) bad = 1;
+                if (weights)
+                    norm = ws.score[j] > 1e-200 && ws.score[j] < 1e200 ? scale * square_root(ws.score[j])
+                                                                       : weighted_norm(j, scale);
+                ws.scale[j] = scale;
+                ws.norm[j] = norm;
+                ws.inverse_norm[j] = norm > 0 ? 1.0 / norm : 0.0;
+                if (ws.square) ws.square[j] = norm * norm;
+            });
+        }
+        bad = team.max(bad);
+        team.sync();
+        if (bad != 0) return false;
+        if (ws.square) add_rows_beneath(shared);
+        return true;
+    }
+
+    // Of a scaled column whose own square is no number.
+    SW_CALL double weighted_norm(int j, double scale) const {
+        const Matrix& matrix = task.matrix;
+        double square = 0;
+        for (int i = 0; i < matrix.top.rows && j < matrix.top.columns; ++i) {
+            const double entry = matrix.top.entry(i, j) * scale;
+            square += ws.metric[i] * entry * entry;
+        }
+        return square_root(square);
+    }
+
+    // The squares of the rows beneath A.
+    SW_HD void add_rows_beneath(bool shared) {
+        const Matrix& matrix = task.matrix;
+        const int n = matrix.columns;
+        if (matrix.summed) {
+            double row_weight = weight_of_sum();
+            factor.row_weight = row_weight;
+            if (team.rank() == 0) ws.metric[matrix.below] = row_weight;
+        }
+        team.sync();
+        team.each(n, [&](int j) {
+            if (ws.penalty_square) {
+                ws.penalty_square[j] =
+                    shared ? task.shared.penalty_diagonal[j] : square_in_penalty(matrix, j, ws.scale[j]);
+            }
+            if (matrix.summed) {
+                ws.sum_of[j] = task.scale_of(j) * matrix.coefficient(j);
+            }
+        });
+        team.sync();
+    }
+
+    // A power of four near the mean square of the largest column's entries, over the largest coefficient's:
+    // the row then counts as much as one of A.
+    SW_HD double weight_of_sum() {
+        const Matrix& matrix = task.matrix;
+        double highest = 0, coefficient = 0;
+        team.each(matrix.top.columns, [&](int j) {
+            const double scale = task.scale_of(j);
+            if (scale > 0) highest = max_of(highest, ws.square[j] / (scale * scale));
+            coefficient = max_of(coefficient, matrix.coefficient(j));
+        });
+        highest = team.max(highest);
+        coefficient = team.max(coefficient);
+        const double root =
+            highest > 0 ? square_root(highest / max_of(matrix.top.rows, 1)) / coefficient : 1 / coefficient;
+        const double power = power_below(root);
+        return 1 / (power * power);
+    }
+
+    // Bounds in scaled units and states. False where a lower bound is above its upper. Far bounds are left
+    // out until a solution without them is beyond them: x counts from bounds, and would lose its digits.
+    SW_HD bool read_bounds(const uint8_t* mask) {
+        const Matrix& matrix = task.matrix;
+        double crossed = 0, any_far = 0;
+        team.each(matrix.columns, [&](int j) {
+            const bool slack = j >= matrix.top.columns;
+            double lower = slack ? slack_low() : given_lower[j],
+                   upper = slack ? slack_high() : given_upper[j];
+            const bool masked = !slack && mask && !mask[j];
+            if (masked) lower = upper = 0;
+            if (!(lower <= upper)) crossed = 1;
+            const double scale = task.scale_of(j), unit = scale > 0 ? b_scale / scale : 0.0;
+            int state = zero;
+            if (!slack && !masked && lower < upper) {
+                const double reach = far_bounds * reach_of(j);
+                const bool nothing = unit == 0;  // x changes nothing
+                const auto is_far = [&](double bound, int side) {
+                    const bool beyond = nothing ? bound != 0 : absolute(bound) * unit > reach;
+                    return is_finite(bound) && beyond && !(ws.kept_bounds[j] & side);
+                };
+                if (is_far(lower, lower_side)) lower = -double_infinity, any_far = 1;
+                if (is_far(upper, upper_side)) upper = double_infinity, any_far = 1;
+            }
+            if (masked || lower == upper)
+                state = excluded;
+            else if (is_finite(lower))
+                state = zero;
+            else
+                state = is_finite(upper) ? reflected : is_free;
+            ws.lower[j] = is_finite(lower) ? lower * unit : lower;
+            ws.upper[j] = is_finite(upper) ? upper * unit : upper;
+            ws.state[j] = state;
+            if (ws.sum_of && masked) ws.sum_of[j] = 0;
+        });
+        crossed = team.max(crossed);
+        relaxes = team.max(any_far) > 0;
+        team.sync();
+        return crossed == 0;
+    }
+
+    // What b, or the sum, would make of x_j if nothing else took part in it.
+    SW_HD double reach_of(int j) const {
+        const double norm = ws.square ? square_root(ws.square[j]) : task.norm_of(j);
+        double reach = norm > 0 ? b_norm / norm : 0.0;
+        if (ws.sum_of && ws.sum_of[j] > 0) reach += absolute(wanted_sum()) * b_scale / ws.sum_of[j];
+        return reach;
+    }
+
+    // b less what the references take of it.
+    SW_HD void subtract_references() {
+        const Matrix& matrix = task.matrix;
+        double* x = ws.score;
+        double any = 0;
+        team.each(matrix.columns, [&](int j) {
+            const double reference = task.reference_of(j);
+            if (reference != 0) any = 1;
+            x[j] = reference * task.scale_of(j);
+        });
+        any = team.max(any);
+        team.sync();
+        if (matrix.summed) {
+            factor.remainder = wanted_sum() * b_scale;
+            if (team.rank() == 0) ws.b[matrix.below] = factor.remainder;
+            team.sync();
+        }
+        if (any == 0) return;
+        matrix.subtract_product(team, x, ws.b);
+        if (matrix.summed) factor.remainder = ws.b[matrix.below];
+        team.sync();
+        double* r = ws.r;
+        const double *b = ws.b, *metric = task.extent.weighted ? ws.metric : nullptr;
+        const int below = matrix.below;
+        team.each(task.extent.row_length(),
+                  [=](int i) { r[i] = i < below ? (metric ? metric[i] : 1.0) * b[i] : 0.0; });
+        team.sync();
+        // What was found of A'b is that of b itself.
+        if (!task.shared.scale && !task.extent.gram_only)
+            matrix.top.multiply(team, ws.r, task.envelope, ws.w, ws.scratch);
+    }
+
+    // Normal equations in place of A and b: scales, norms, and A'b in ws.w.
+    SW_HD bool read_gram(const Family& family, int64_t system) {
+        const int n = task.matrix.top.columns, all = this->columns();
+        const double *gram = family.gram + system * family.gram_stride,
+                     *linear = family.linear + system * family.linear_stride;
+        double odd = all_finite(team, gram, static_cast<int64_t>(n) * n) ? 0.0 : 1.0, highest = 0;
+        this->given_gram = gram;
+        team.each(all, [&](int j) { ws.has_row[j] = 0; });
+        team.each(all, [&](int j) {
+            const double square = j < n ? gram[static_cast<int64_t>(j) * n + j] : 0.0,
+                         c = j < n ? linear[j] : 0.0;
+            odd += c - c;
+            double scale = square > 0 && is_finite(square) ? power_below(square_root(square)) : 0.0;
+            if (scale == 0 && task.matrix.summed) scale = 1;
+            ws.scale[j] = scale;
+            ws.norm[j] = square > 0 ? scale * square_root(square) : 0.0;
+            ws.inverse_norm[j] = ws.norm[j] > 0 ? 1.0 / ws.norm[j] : 0.0;
+            if (ws.square) ws.square[j] = ws.norm[j] * ws.norm[j];
+            highest = max_of(highest, absolute(c) * scale);
+        });
+        odd = team.max(odd == 0 ? 0.0 : 1.0);
+        highest = team.max(highest);
+        team.sync();
+        if (odd != 0 || !is_finite(highest)) return false;
+        b_scale = highest >= 1e-290 ? power_below(highest) : 1.0;
+        team.each(all, [&](int j) { ws.w[j] = j < n ? b_scale * linear[j] : 0.0; });
+        const double given = family.squared_b ? family.squared_b[system * family.squared_b_stride] : 0.0;
+        b_norm = given > 0 ? b_scale * square_root(given) : b_scale * highest;
+        team.each(task.extent.row_length(), [&](int i) {
+            ws.b[i] = ws.r[i] = 0;
+            if (ws.metric) ws.metric[i] = 0;
+        });
+        team.sync();
+        if (ws.square) add_rows_beneath(false);
+        return true;
+    }
+
+    // Whether any x within its bounds has the sum that is wanted, but for rounding; and drops upper bounds
+    // that the sum keeps anyway, so that a point at one of them is no corner.
+    SW_HD bool sum_is_possible() {
+        double lowest = 0, highest = 0, size = absolute(factor.remainder);
+        for (int j = 0; j < this->columns(); ++j) {
+            const double c = ws.sum_of[j];
+            if (!(c > 0) || (ws.state[j] & excluded)) continue;
+            lowest += c * task.least_of(j);
+            highest += c * task.most_of(j);
+            const double reference = task.reference_of(j);
+            size += c * absolute(reference);
+        }
+        const double room = 8 * double_epsilon * size;
+        const double e = factor.remainder;
+        team.sync();
+        if (!(lowest <= e + room) || !(highest >= e - room)) return false;
+        team.each(this->columns(), [&](int j) {
+            const double c = ws.sum_of[j];
+            if (lowest == 0 && ws.state[j] == zero && c > 0 && c * ws.upper[j] - c * ws.lower[j] >= e)
+                ws.upper[j] = double_infinity;
+        });
+        team.sync();
+        return true;
+    }
+
+    // The dual where all columns are at their references; the row of a bound sum does not count in it.
+    SW_HD void dual_of_references() {
+        const Matrix& matrix = task.matrix;
+        const int n = matrix.columns;
+        if (task.shared.scale) matrix.top.multiply(team, ws.r, task.envelope, ws.w, ws.scratch);
+        team.each(n - matrix.top.columns, [&](int q) { ws.w[matrix.top.columns + q] = 0; });
+        team.sync();
+        this->scale_dual();
+        ++tally.passes;
+        if (ws.c_penalty) {
+            const int length = static_cast<int>(padded(n));
+            team.each(length, [&](int j) { ws.c_penalty[j] = 0; });
+            team.sync();
+            matrix.add_beneath(team, ws.b + matrix.below, matrix.summed, matrix.rows_beneath(), ws.c_penalty);
+            team.each(n, [&](int j) { ws.c_penalty[j] *= task.scale_of(j); });
+        }
+        team.sync();
+        if (task.extent.gram_only) {
+            for (int k = team.row(); k < n; k += team.rows())
+                if (task.reference_of(k) != 0) this->scale_row(k);
+            team.sync();
+            for (int k = 0; k < n; ++k) {
+                const double reference = task.reference_of(k),
+                             *row = ws.own_gram + k * task.shared.gram_stride;
+                if (reference != 0) team.each(n, [&](int j) { ws.w[j] -= reference * row[j]; });
+            }
+            team.sync();
+        }
+        if (from_gram) team.each(n, [&](int j) { ws.c[j] = ws.w[j]; });
+        if (ws.c_penalty) team.each(n, [&](int j) { ws.w[j] += factor.penalty * ws.c_penalty[j]; });
+        // The row of the sum does not count.
+        const int row = matrix.below;
+        const double in_row = matrix.summed ? ws.weighed_b[row] * ws.b[row] : 0.0;
+        squared_residual = team.sum(part_of_dot(team, ws.b, ws.weighed_b, task.extent.row_length())) - in_row;
+        double* r = ws.r;
+        const double* weighed = ws.weighed_b;
+        team.each(task.extent.row_length(), [=](int i) { r[i] = weighed[i]; });
+        multiplier = 0;
+        this->mask_scores();
+        fresh = true;
+        team.sync();
+    }
+};
+
+}  // namespace lsq
+SW_END

@@ -1,0 +1,184 @@
+// The solution of one system of a batch by one team.
+#pragma once
+
+#include "core/lsq/search.hpp"
+#include "core/lsq/stacked.hpp"
+
+SW_BEGIN
+namespace lsq {
+
+template <class Scalar>
+SW_HD Dense<Scalar> matrix_of(const Job& job, int64_t index, const Dense<Scalar>*) {
+    return {static_cast<const Scalar*>(job.a) + index * job.a_stride, job.row_stride, job.rows, job.columns};
+}
+
+template <class Scalar>
+SW_HD Convolution<Scalar> matrix_of(const Job& job, int64_t index, const Convolution<Scalar>*) {
+    return {static_cast<const Scalar*>(job.a) + index * job.a_stride,
+            job.pulse_length,
+            job.pulse_origin,
+            job.rows,
+            job.columns,
+            nullptr};
+}
+
+template <class Top>
+SW_HD Stacked<Top> matrix_of(const Job& job, int64_t index, const Stacked<Top>*) {
+    const Top* kind = nullptr;
+    return Stacked<Top>(matrix_of(job, index, kind), job.family);
+}
+
+template <class Matrix>
+SW_HD Extent extent_of(const Job& job, const Matrix& matrix, int members, bool gathers) {
+    Extent e;
+    e.rows = matrix.rows;
+    e.rows_of_a = job.rows;
+    e.columns = matrix.columns;
+    e.damped = job.options.damping > 0;
+    e.max_columns = e.damped ? e.columns : min_of(e.rows, e.columns);
+    const Family& family = job.family;
+    e.general = family.general;
+    e.relative_to_b = is_relative_to_b(family);
+    e.summed = family.summed;
+    e.penalized = family.penalized;
+    e.metric = family.summed || family.penalized || family.weights;
+    e.zeros_before = matrix.zeros_before();
+    e.zeros_after = matrix.zeros_after();
+    e.members = members;
+    e.pulse_length = matrix.pulse_length();
+    e.pulse_origin = matrix.pulse_origin();
+    e.square_q = job.options.update == rotations;
+    e.weighted = family.weights != nullptr;
+    e.gram_only = family.gram != nullptr;
+    if (e.gram_only) e.max_columns = e.columns;
+    e.has_q = job.options.update != csne && !e.gram_only;
+    e.gathers = gathers;
+#if defined(__CUDACC__)
+    e.by_column = true;
+#else
+    e.by_column = false;
+#endif
+    return e;
+}
+
+// The search for lambda is compiled for general problems alone.
+template <class Team, class Matrix, class Rounding, bool general>
+struct SolverOf {
+    typedef ActiveSet<Team, Matrix, Rounding> type;
+};
+template <class Team, class Matrix, class Rounding>
+struct SolverOf<Team, Matrix, Rounding, true> {
+    typedef Search<Team, Matrix, Rounding> type;
+};
+
+template <class Team>
+SW_HD void set_damping(const Team& team, Setting& task, double damping) {
+    team.sync();
+    if (team.rank() == 0) task.options.damping = damping;
+    team.sync();
+}
+
+// The damping to begin with; 0: that which is asked for. With fewer rows than columns and little damping a
+// cold start first fits b by a vertex, as without damping, and then exchanges hundreds of columns one by one
+// for the many that share the fit in the solution. More damping shows nearly all of these at once.
+template <class Team, class Matrix>
+SW_CALL double damping_to_begin_with(const Team& team, const Task<Matrix>& task) {
+    const Matrix& matrix = task.matrix;
+    if (!task.extent.damped || !task.extent.gathers || matrix.rows >= matrix.columns) return 0;
+    if (matrix.rows < many_columns || !task.options.guarded) return 0;
+    double part = 0;
+    team.each(matrix.columns, [&](int j) {
+        for (int i = 0; i < matrix.rows; ++i) part += matrix.entry(i, j) * matrix.entry(i, j);
+    });
+    const double more = first_damping * square_root(team.sum(part) / matrix.columns);
+    return is_finite(more) && task.options.damping < 0.2 * more ? more : 0.0;
+}
+
+// The task's matrix is that of the system.
+template <class Scalar, class Team, class Matrix>
+SW_HD void solve_system(const Team& team, const Job& job, int64_t system, Task<Matrix>& task) {
+    typedef typename SolverOf<Team, Matrix, RoundingTo<Scalar>, Matrix::general>::type Solver;
+    const int64_t n = job.columns;
+    WarmStart<Scalar> warm;
+    if (job.warm_values) warm.values = static_cast<const Scalar*>(job.warm_values) + system * job.warm_stride;
+    if (job.warm_marks) warm.marks = job.warm_marks + system * job.warm_stride;
+    if (job.options.chain && system % nnls_chain_length != 0) warm.marks = job.active + (system - 1) * n;
+    const Scalar* b = static_cast<const Scalar*>(job.b) + system * job.b_stride;
+    Scalar *x = static_cast<Scalar*>(job.x) + system * n, *dual = static_cast<Scalar*>(job.dual) + system * n;
+    uint8_t* active = job.active ? job.active + system * n : nullptr;
+    double residual, violation;
+    Tally tally;
+    int insertions, removals;
+    if constexpr (Matrix::general) {
+        Solver solver(team, task);
+        const Family& family = job.family;
+        if (family.has_states && warm.marks) {
+            warm.states = reinterpret_cast<const int8_t*>(warm.marks);
+            warm.marks = nullptr;
+        }
+        if (job.options.chain && warm.marks) {
+            warm.states = family.state + (system - 1) * n;
+            warm.marks = nullptr;
+        }
+        // A chain hands on lambda as well.
+        const bool follows = job.options.chain && system % nnls_chain_length != 0;
+        const double near = follows ? family.used_lam[system - 1] : 0.0;
+        solver.solve(job, system, b, warm, is_finite(near) ? near : 0.0);
+        const bool known = solver.tally.status != non_finite && solver.tally.status != infeasible;
+        solver.general_answer(job, system, b, x, dual, active, residual, violation);
+        if (team.rank() == 0 && family.used_lam) {
+            const double phi0 = solver.unpenalized / (solver.b_scale * solver.b_scale);
+            family.unpenalized[system] = known ? phi0 : double_nan();
+            family.at_end[system] = solver.at_end;
+            family.evaluations[system] = solver.evaluations;
+            family.passive[system] = known ? solver.factor.count - family.summed : 0;
+        }
+        if (family.factor)
+            solver.keep_factor(family.factor + system * (n * (n + 1) / 2),
+                               family.factor_order + system * (n + 1), known);
+        if (family.variance) solver.variances(family.variance + system * n, known);
+        tally = solver.tally;
+        insertions = solver.factor.insertions;
+        removals = solver.factor.removals;
+    } else {
+        const bool cold = !warm.values && !warm.marks;
+        double more = cold ? damping_to_begin_with(team, task) : 0.0;
+        const double damping = task.options.damping;
+        int64_t costs[4] = {0, 0, 0, 0};
+        insertions = removals = 0;
+        for (;;) {
+            if (more > 0) set_damping(team, task, more);
+            Solver solver(team, task);
+            solver.tally.solves = tally.solves;
+            solver.tally.passes = tally.passes;
+            solver.run(b, warm);
+            solver.answer(x, dual, active, residual);
+            violation = solver.judge(job);
+            tally = solver.tally;
+            insertions += solver.factor.insertions;
+            removals += solver.factor.removals;
+            for (int k = 0; k < 4; ++k) costs[k] += task.ws.costs[k];
+            if (!(more > 0)) break;
+            more = 0;
+            set_damping(team, task, damping);
+            if (tally.status == non_finite) break;
+            warm.values = x;
+        }
+        team.sync();
+        if (team.rank() == 0)
+            for (int k = 0; k < 4; ++k) task.ws.costs[k] = costs[k];
+    }
+    if (team.rank() != 0) return;
+    job.residual[system] = residual;
+    job.violation[system] = violation;
+    job.status[system] = tally.status;
+    job.insertions[system] = insertions;
+    job.removals[system] = removals;
+    job.solves[system] = tally.solves;
+    job.passes[system] = tally.passes;
+    job.escalated[system] = tally.escalated;
+    for (int k = 0; k < 4; ++k) job.costs[4 * system + k] = task.ws.costs[k];
+}
+
+}  // namespace lsq
+SW_END

@@ -1,0 +1,148 @@
+// The end of every system is judged here, whoever solved it: what was measured of the x that is returned,
+// from what the caller gave, becomes its violation and its status.
+#pragma once
+
+#include "core/lsq/dot.hpp"
+#include "core/lsq/types.hpp"
+
+SW_BEGIN
+namespace lsq {
+
+// How much the dual w of an unknown misses of what it must be: not positive at a lower bound, not negative at
+// an upper one, zero between. With equal bounds it may be anything.
+SW_HD double breach_of(double x, double lower, double upper, double w) {
+    if (lower == upper) return 0.0;
+    if (!(x > lower)) return max_of(0.0, w);
+    if (!(x < upper)) return max_of(0.0, -w);
+    return absolute(w);
+}
+
+// What was measured of an x.
+struct Measured {
+    double breach;  // the largest of a dual over its column's norm
+    double b_norm;
+    double size;  // |b| + sum |a_j| |x_j|, to which the residual is rounded
+    // What x has to fit: |b|, and sum |a_j| |x_j| of what bounds and sums fix; and that with the residual.
+    double given, task;
+    double sum_error = 0;  // how far the sum is outside its bounds
+    double sum_size = 0;   // sum c_j |x_j|, and the bounds' own
+    // The root of what a step of all columns between bounds would lower the objective by.
+    double decrement = 0;
+    // How much the residual is above |b| + sum |a_j| |y_j| of the y within the bounds that is nearest to
+    // zero, which is no less than the residual of y.
+    double excess = 0;
+};
+
+SW_HD double nearest_to_zero(double lower, double upper) {
+    return lower > 0 ? lower : upper < 0 ? upper : 0.0;
+}
+
+// A column beside a bound sum: its dual with the multiplier that there is, its coefficient, and which way it
+// can go. The inverse norm of a column of zeros is 0.
+struct SummedColumn {
+    double w, c, inverse_norm;
+    bool rises, falls;
+};
+// How far the sum may be from its ends to be at one, of the size of its terms.
+constexpr double at_end_of_sum = 64 * double_epsilon;
+// What a multiplier may change by, so that its sign is that of the end that the sum is at.
+struct Shifts {
+    double least, most;
+};
+SW_HD Shifts allowed_shifts(double sum, double low, double high, double size, double multiplier) {
+    const double room = at_end_of_sum * size;
+    const bool at_low = sum <= low + room, at_high = sum >= high - room;
+    return {at_high ? -double_infinity : -multiplier, at_low ? double_infinity : -multiplier};
+}
+
+// By how much columns(0), ..., columns(n - 1) break the conditions at the multiplier for which that is least,
+// which is the given one and `shift` more: w_j + shift c_j over the norm, not positive where a column can
+// rise, not negative where it can fall. The largest of these lines is the lowest where one that rises with
+// the shift and one that falls meet.
+template <class Team, class Columns>
+SW_CALL double least_breach(const Team& team, int n, const Columns& columns, Shifts shifts, double& shift) {
+    // A column of zeros says which sign the multiplier has.
+    double least = shifts.least, negated_most = -shifts.most;
+    team.each(n, [&](int j) {
+        const SummedColumn own = columns(j);
+        if (!(own.c > 0) || own.inverse_norm > 0) return;
+        if (own.rises) negated_most = max_of(negated_most, own.w / own.c);
+        if (own.falls) least = max_of(least, -own.w / own.c);
+    });
+    least = team.max(least);
+    const double most = -team.max(negated_most);
+    const auto within = [=](double value) {
+        return least <= most ? clamp_to(value, least, most) : 0.5 * (least + most);
+    };
+    constexpr int max_rounds = 12;
+    double best = double_infinity, at = within(0.0);
+    shift = at;
+    for (int round = 0; round < max_rounds; ++round) {
+        double up = -double_infinity, down = -double_infinity;
+        int64_t rising = 0, falling = 0;
+        team.each(n, [&](int j) {
+            const SummedColumn own = columns(j);
+            const double value = (own.w + at * own.c) * own.inverse_norm;
+            if (own.rises && value > up) up = value, rising = j;
+            if (own.falls && -value > down) down = -value, falling = j;
+        });
+        rising = team.argmax(up, rising);
+        falling = team.argmax(down, falling);
+        const double breach = max_of(0.0, max_of(up, down));
+        if (!(breach < best)) break;
+        best = breach;
+        shift = at;
+        const SummedColumn first = columns(static_cast<int>(rising)),
+                           second = columns(static_cast<int>(falling));
+        const double rise = up > -double_infinity ? first.c * first.inverse_norm : 0.0,
+                     fall = down > -double_infinity ? second.c * second.inverse_norm : 0.0;
+        if (breach == 0 || !(rise + fall > 0)) break;
+        at = within(at - (rise > 0 && fall > 0 ? up - down : rise > 0 ? up : -down) / (rise + fall));
+    }
+    return best;
+}
+
+// What of the certificate rounding may leave, in units of what a solver asks of itself: another order of the
+// same sums; and more where a factor has the row of a sum in it, which is as long as that of the largest
+// column.
+constexpr double allowed_rounding = 4, allowed_with_sum = 1024;
+// No answer is called converged whose violation, or whose breach beside what it has to fit, is above this:
+// whatever rounds it, the caller sees no certificate.
+constexpr double credible_violation = 1e-7;
+// The same of answers in single precision.
+constexpr double single_epsilon = 6e-8, credible_in_single = 1e-4;
+// Nor one that a step of all columns between bounds would lower by the square of more than this part of what
+// x has to fit, whatever tolerance is asked for.
+constexpr double credible_decrement = 1e-2;
+
+SW_HD double violation_of(const Job& job, const Measured& x) {
+    const double measure = is_relative_to_b(job.family) ? x.b_norm : x.size;
+    if (!(measure < double_infinity)) return double_infinity;
+    return measure > 0 ? max_of(0.0, x.breach) / measure : x.breach > 0 ? double_infinity : 0.0;
+}
+
+// Whether the certificate holds. `single`: x is rounded to single precision.
+SW_HD bool is_certified(const Job& job, const Measured& x, bool single) {
+    const Options& options = job.options;
+    const bool summed = job.family.general && job.family.summed;
+    const double rounding = options.rounding * (summed ? allowed_with_sum : allowed_rounding),
+                 epsilon = single ? single_epsilon : double_epsilon,
+                 credible = max_of(options.tolerance, single ? credible_in_single : credible_violation),
+                 violation = violation_of(job, x);
+    const double slack = (rounding + (single ? 4 * single_epsilon : 0.0)) * x.size;
+    if (!(x.size < double_infinity)) return false;  // (numbers beyond the largest certify nothing)
+    return (x.breach <= slack || violation <= options.tolerance) && violation <= credible &&
+           x.breach <= credible * x.task &&
+           (single || x.decrement <= min_of(10 * credible, credible_decrement) * x.given) &&
+           x.excess <= credible_in_single * x.b_norm && x.sum_error <= 64 * epsilon * x.sum_size;
+}
+
+// The status of a system that its solver says ended with `said`.
+SW_HD int32_t judged_status(const Job& job, const Measured& x, bool single, int32_t said) {
+    if (said == non_finite || said == infeasible || said == limit) return said;
+    if (is_certified(job, x, single)) return converged;
+    return said == converged ? int32_t(stalled) : said;
+}
+
+}  // namespace lsq
+SW_END

@@ -1,0 +1,247 @@
+// What is written of a small system that is solved.
+#pragma once
+
+#include "core/lsq/frank_wolfe.hpp"
+#include "core/lsq/judge.hpp"
+#include "core/lsq/small/sums.hpp"
+
+SW_BEGIN
+namespace lsq {
+namespace small {
+
+template <class Kind, class Lanes>
+struct Answer : Sums<Kind, Lanes> {
+    using Base = Sums<Kind, Lanes>;
+    using Base::b_norm;
+    using Base::count;
+    using Base::job;
+    using Base::lanes;
+    using Base::nu;
+    using Base::order;
+    using Base::passive;
+    using Base::size;
+    using Base::slope;
+    using Base::squared_fit;
+    using Base::system;
+    using Base::top;
+    using Base::w;
+    using Base::width;
+    using Base::x;
+    typedef typename Kind::Scalar Scalar;
+
+    // With A given, the dual comes from tables until nothing is left to do, and then from A.
+    bool from_table = true;
+    // Whether tables have the last word where the residual is large. (A device's thread that keeps few duals
+    // has not all of them then.)
+    static constexpr bool certifies =
+        Kind::source == own_matrix || (Kind::shares && !Kind::penalized && Base::keeps_all);
+    // Of a lambda that is chosen: phi at nu = 0, whether it lies at an end of its range, and how many were
+    // tried.
+    double unpenalized = double_nan();
+    int at_end = 0, evaluations = 0;
+
+    SW_HD Answer(const Job& job, int64_t system, const Products& products, const Lanes& lanes,
+                 Store<Kind, width>& store)
+        : Base(job, system, products, lanes, store) {}
+
+    // The residual and the dual that are reported belong to the x that is returned.
+    SW_HD void round_answer() {
+        this->each_in_factor([&](int j, int) {
+            const double scale = this->scale(j);
+            x[j] = double(Scalar(x[j] * scale)) / scale;
+        });
+        lanes.sync();
+        if (from_table) {
+            this->dual_from_table();
+            if constexpr (certifies) {
+                this->fit_from_table();
+                finish_fit();
+            }
+        } else {
+            this->dual_from_rows();
+        }
+    }
+
+    // The fit from A where products do not have its digits.
+    SW_HD void finish_fit() {
+        if (is_large(squared_fit, size)) return;
+        if constexpr (Kind::shares && Lanes::has_sweeps) {
+            const double below = this->squared_residual - squared_fit;
+            ++this->passes;
+            squared_fit = this->template residual_of_rows<false>(true);
+            this->squared_residual = squared_fit + below;
+        }
+    }
+
+    SW_HD Counts counted() const {
+        Counts counts{this->insertions, this->removals, this->solves, this->passes, {}};
+        SW_UNROLL
+        for (int k = 0; k < 4; ++k) counts.costs[k] = this->costs[k];
+        return counts;
+    }
+
+    // False where x is beyond the largest number of its kind or a far bound, or where it is not certified.
+    SW_HD bool answer() {
+        if (!write_vectors()) return false;
+        Measured measured{max_of(0.0, max_of(top, slope)), b_norm, size, b_norm,
+                          b_norm + square_root(max_of(0.0, squared_fit))};
+        // (Of normal equations the residual is not known.)
+        if constexpr (Kind::summed || Kind::source == normal_equations)
+            measured.given = size;
+        else if constexpr (Kind::bounded)
+            measured.given = max_of(b_norm, this->size_of_references());
+        measured.task = max_of(measured.task, measured.given);
+        if constexpr (Kind::summed) measure_sum(measured);
+        if constexpr (Kind::boxed && !Kind::summed)
+            if (squared_fit > b_norm * b_norm) measured.excess = excess();
+        if constexpr (Kind::penalized) {
+            // (A norm beyond the largest number, by a lambda as large, says nothing.)
+            bool any = false;
+            this->each_column([&](int j, int) { any = any || !(this->square(j) < double_infinity); });
+            if (lanes.any(any)) return false;
+        }
+        if (Kind::source != normal_equations && this->has_weak_pivot())
+            measured.decrement = this->decrement();
+        if (!is_certified(job, measured, sizeof(Scalar) < sizeof(double))) return false;
+        if (lanes.lane() == 0) {
+            job.residual[system] = square_root(squared_fit);
+            job.violation[system] = violation_of(job, measured);
+            write_counts<1>(job, system, counted());
+        }
+        if (job.family.general) write_more(measured);
+        return true;
+    }
+
+private:
+    // False where not all of x is finite.
+    SW_HD bool write_vectors() {
+        const Family& family = job.family;
+        const int given = job.columns;
+        const int64_t row = system * given;
+        Scalar *out = static_cast<Scalar*>(job.x) + row, *dual = static_cast<Scalar*>(job.dual) + row;
+        // (A byte that is written might be any of what is known here: so it is read before.)
+        uint8_t* const active = job.active ? job.active + row : nullptr;
+        int8_t* const states = family.general ? family.state + row : nullptr;
+        const uint64_t passive = this->passive, masked = this->masked;
+        if constexpr (Lanes::has_sweeps && Kind::shares && !Kind::bounded) {
+            if (active) lanes.write_bytes(active, given, passive, 1, 0, 0);
+            if (states) lanes.write_bytes(states, given, ~passive, 0xff, masked, 2);
+            lanes.scale_into(dual, w, this->products.unit, given);
+            return lanes.scale_into(out, x, this->products.shared.scale, given);
+        }
+        double odd = 0;
+        this->each_column([&](int j, int) {
+            if (j >= given) return;
+            const bool is_passive = passive & bit_of(j), is_masked = masked & bit_of(j);
+            double value = x[j] * this->scale(j);
+            int state = is_passive ? 0 : -1;
+            if constexpr (Kind::bounded) {
+                const double low = this->bound(j, false), high = this->bound(j, true);
+                const bool up = this->at_upper & bit_of(j), is_free = !is_finite(low) && !is_finite(high);
+                if (Kind::boxed && (this->far_below | this->far_above)) {
+                    const double at = is_passive ? value : is_free ? 0.0 : up ? high : low;
+                    if (!is_masked &&
+                        !(at >= this->given_bound(j, false) && at <= this->given_bound(j, true)))
+                        odd = 1;
+                }
+                if (is_passive)
+                    value = clamp_to(value, low, high);
+                else
+                    value = is_masked || is_free ? 0.0 : up ? high : low;
+                if (!is_passive) state = is_masked || low == high ? 2 : is_free ? 0 : up ? 1 : -1;
+            } else if (is_masked) {
+                state = 2;
+            }
+            const Scalar rounded = Scalar(value);
+            out[j] = rounded;
+            dual[j] = Scalar(this->dual_in_units(j));
+            if (active) active[j] = is_passive;
+            if (states) states[j] = static_cast<int8_t>(state);
+            odd += double(rounded) - double(rounded);
+        });
+        lanes.sync();
+        return !lanes.any(odd != 0);
+    }
+
+    SW_HD double excess() const {
+        double reach = 0;
+        this->each_column([&](int j, int) {
+            const double nearest = nearest_to_zero(this->given_bound(j, false), this->given_bound(j, true));
+            if (nearest != 0 && !this->is_masked(j) && this->scale(j) > 0)
+                reach += absolute(this->in_units_of(j, nearest)) * square_root(this->square(j));
+        });
+        return square_root(squared_fit) - b_norm - lanes.sum(reach);
+    }
+
+    // What the sum of the x that is returned misses.
+    SW_HD void measure_sum(Measured& measured) const {
+        const Family& family = job.family;
+        const Scalar* out = static_cast<const Scalar*>(job.x) + system * job.columns;
+        const double low = family.sum_low[system * family.sum_stride],
+                     high = family.sum_high[system * family.sum_stride];
+        double sum = 0, sum_size = absolute(is_finite(high) ? high : low);
+        SW_ROLLED
+        for (int j = 0; j < job.columns; ++j) {
+            const double part = (family.coefficients ? family.coefficients[j] : 1.0) * double(out[j]);
+            sum += part;
+            sum_size += absolute(part);
+        }
+        measured.sum_error = max_of(0.0, max_of(low - sum, sum - high));
+        measured.sum_size = sum_size;
+    }
+
+    SW_HD void write_more(const Measured& measured) {
+        const Family& family = job.family;
+        const int given = job.columns;
+        const Scalar* out = static_cast<const Scalar*>(job.x) + system * given;
+        double seminorm = 0;
+        if constexpr (Kind::penalized) {
+            SW_ROLLED
+            for (int i = lanes.lane(); i < family.penalty_rows; i += width) {
+                double entry = 0;
+                if (family.penalty)
+                    for (int j = 0; j < given; ++j)
+                        entry += family.penalty[static_cast<int64_t>(i) * given + j] * double(out[j]);
+                else
+                    entry = out[i];
+                seminorm += entry * entry;
+            }
+            seminorm = lanes.sum(seminorm);
+        }
+        if (lanes.lane() == 0) {
+            family.multiplier[system] = this->multiplier;
+            family.equality_error[system] = measured.sum_error;
+            if constexpr (Kind::summed)
+                if (family.gap)
+                    family.gap[system] = frank_wolfe_gap(
+                        family, system,
+                        ascent_of(family, system, given, out,
+                                  static_cast<const Scalar*>(job.dual) + system * given, this->multiplier));
+            if (family.used_lam) {
+                family.used_lam[system] = square_root(nu);
+                family.fit[system] = squared_fit;
+                family.seminorm[system] = square_root(seminorm);
+                family.unpenalized[system] = unpenalized;
+                family.at_end[system] = at_end;
+                family.evaluations[system] = evaluations;
+                family.passive[system] = count - Kind::summed;
+            }
+        }
+        if (!family.variance) return;
+        double* variance = family.variance + system * given;
+        this->each_column([&](int j, int) {
+            if (j < given && !(passive & bit_of(j))) variance[j] = 0;
+        });
+        SW_ROLLED
+        for (int p = 0; p < (Base::keeps_inverses ? given : count); ++p) {
+            const int j = Base::keeps_inverses ? p : order[p];
+            if (!(passive & bit_of(j))) continue;
+            const double scale = this->scale(j), square = this->variance_at(p);
+            if (j < given && lanes.lane() == 0) variance[j] = square * scale * scale;
+        }
+    }
+};
+
+}  // namespace small
+}  // namespace lsq
+SW_END

@@ -1,0 +1,113 @@
+// The words of non-negative least squares: options in, tally and status out.
+#pragma once
+
+#include "core/lsq/batch.hpp"
+
+SW_BEGIN
+namespace lsq {
+
+// stepwell.NNLSStatus has the same numbers.
+enum Status : int32_t {
+    converged = 0,   // optimality certified from A
+    limit = 1,       // the iteration limit; the point so far is kept
+    stalled = 2,     // rounding lets no step lower the residual any more
+    dependent = 3,   // what is left to insert depends numerically on the positive columns
+    non_finite = 4,  // NaN or infinity in A, b or x
+    infeasible = 5,  // no x is within the bounds, or none of those has the sum
+};
+
+// How a new column enters the factor (Luo & Duraiswami, section 3). `gram` is R alone from the normal
+// equations, corrected as in `csne` only where the pivot is small; the first three keep Q.
+enum Update : int32_t { cgs2 = 0, mgs = 1, rotations = 2, csne = 3, gram = 4 };
+
+// How lambda is chosen, where it is not given; stepwell/lsq/family.py has the names.
+enum Rule : int32_t { rule_given = 0, rule_chi2 = 1, rule_discrepancy = 2, rule_gcv = 3, rule_lcurve = 4 };
+
+// What general problems alone have. A kernel for plain ones knows that it is not there, and has no code for
+// it.
+#if defined(SW_GENERAL) && !SW_GENERAL
+template <class T>
+struct OfGeneral {
+    SW_HD OfGeneral& operator=(T) { return *this; }
+    SW_HD constexpr operator T() const { return T(); }
+};
+#else
+template <class T>
+using OfGeneral = T;
+#endif
+
+typedef NnlsOptions Options;
+typedef NnlsFamily Family;
+
+// Whether violations are over |b|, not |b| + sum |a_j| |x_j|.
+SW_HD bool is_relative_to_b(const Family& family) {
+    return !family.general || family.nonnegative;
+}
+typedef NnlsJob Job;
+
+// The number of a system's matrix.
+SW_HD int64_t matrix_number(const Job& job, int64_t system) {
+    return job.family.which ? job.family.which[system] : system;
+}
+
+// Whether the one matrix of all systems is prepared once, with its columns stored: of a convolution, whose
+// columns are shifts of one pulse, only where they are few.
+SW_HD bool shares_columns(const Job& job) {
+    const bool few = static_cast<int64_t>(job.rows) * job.columns <= int64_t(1) << 22;
+    if (job.family.gram) return false;
+    if (job.family.which) return true;
+    return job.a_stride == 0 && (job.systems > 1 || job.whole > 1) && (job.pulse_length == 0 || few);
+}
+
+// What one system took, beside the factor's insertions and removals. Column accesses and flops, which count
+// as in Table 3.1 of Luo & Duraiswami, are in Workspace::costs.
+struct Tally {
+    int32_t status = converged;
+    int32_t solves = 0;
+    int32_t passes = 0;     // products with the whole of A
+    int32_t escalated = 0;  // 1 where the Gram factor was given up for Q and R
+};
+
+// Several insertions a step (Dessole, Dell'Orto & Marcuzzi 2023): a candidate's dual is at least `share` of
+// the largest, and its cosine with those already chosen in this step is at most `cosine`.
+// At most max_candidates columns of large dual are considered in a step, and max_insertions inserted.
+constexpr int max_candidates = 32;
+constexpr int max_insertions = 32;
+constexpr double candidate_share = 0.4;
+constexpr double candidate_cosine = 0.8;
+
+// A column whose part outside the span of the others is this small (relative) is dependent: 100 ulp, as a
+// vector of rounding errors has about sqrt(m) of them.
+constexpr double dependence = 100 * double_epsilon;
+// Below these relative pivots the Gram factor corrects a column with A itself, then gives way to Q and R.
+constexpr double correct_below = 1e-3;
+constexpr double escalate_below = 1e-7;
+// Of normal equations that are given, which leave nothing to correct with: so much of a column's squared norm
+// outside the others is rounding.
+SW_HD double dependent_below(int columns) {
+    return 4 * double_epsilon * columns;
+}
+
+// Turns of the iteration without a solution that there may be, one after the other.
+constexpr int max_idle_turns = 100;
+
+// From so many positive columns on, several may leave at once: fewer cost nothing.
+constexpr int many_columns = 64;
+
+// From so many columns on many enter and leave at once where normal equations are given, and a device, where
+// they cannot, inserts several.
+constexpr int large_table = 128;
+// Columns that enter a factor together, at the most: of a device; a CPU takes eight.
+constexpr int block_width = 16;
+
+// What the damping is to begin with, of the columns' norm, where little is asked for.
+constexpr double first_damping = 0.05;
+
+// A bound is far where it is more than so many times what b alone would make of its unknown. x counts from
+// bounds, and would lose as many times its rounding to them.
+constexpr double far_bounds = 16;
+// Bounds of an unknown, as bits.
+enum BoundSide : int32_t { lower_side = 1, upper_side = 2 };
+
+}  // namespace lsq
+SW_END

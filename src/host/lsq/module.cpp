@@ -1,0 +1,258 @@
+// Bindings of NNLS: a job in, its arrays filled. All checking is done in Python.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <cstring>
+
+#include "core/lsq/launch.hpp"
+#include "core/lsq/small/choice.hpp"
+#include "host/common/bindings.hpp"
+#include "host/common/dispatch.hpp"
+#include "host/common/layout.hpp"
+#include "host/common/watch.hpp"
+#include "host/lsq/choice.hpp"
+#include "host/lsq/kernels.hpp"
+
+namespace nb = nanobind;
+
+namespace stepwell {
+
+SW_KIND(NnlsOptions, "NnlsOptions")
+SW_KIND(NnlsFamily, "NnlsFamily")
+SW_KIND(NnlsJob, "NnlsJob")
+SW_KIND(lsq::Envelope, "NnlsEnvelope")
+SW_KIND(lsq::Shared, "NnlsShared")
+
+namespace {
+
+const NnlsKernels& kernels() {
+    return SW_BEST(nnls_kernels)();
+}
+
+template <class T>
+using Column = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <class T>
+using Table = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+// A job's bytes, as stepwell/lsq/job.py fills them.
+NnlsJob job_from(const nb::bytes& given) {
+    NnlsJob job;
+    if (given.size() != sizeof job) throw nb::value_error("a job has another size");
+    std::memcpy(&job, given.data(), sizeof job);
+    return job;
+}
+
+// Whether a signal has come whose handler raised; its exception is then set.
+bool has_signal() {
+    const nb::gil_scoped_acquire acquire;
+    return PyErr_CheckSignals() != 0;
+}
+
+void solve(const nb::bytes& job, bool single, bool form_gram, int32_t threads) {
+    HostJob host{job_from(job), single, form_gram, threads};
+    Watch watch(has_signal);
+    host.job.options.interrupted = &Watch::look_at;
+    host.job.options.watch = &watch;
+    {
+        const nb::gil_scoped_release release;
+        kernels().solve(host);
+    }
+    if (watch.has_ended()) throw nb::python_error();
+}
+
+void bind_layouts(nb::module_& m) {
+    Layout options(m, "NnlsOptions", sizeof(NnlsOptions));
+    SW_FIELD(options, NnlsOptions, tolerance);
+    SW_FIELD(options, NnlsOptions, rounding);
+    SW_FIELD(options, NnlsOptions, damping);
+    SW_FIELD(options, NnlsOptions, max_solves);
+    SW_FIELD(options, NnlsOptions, update);
+    SW_FIELD(options, NnlsOptions, guarded);
+    SW_FIELD(options, NnlsOptions, chain);
+    SW_FIELD(options, NnlsOptions, interrupted);
+    SW_FIELD(options, NnlsOptions, watch);
+    Layout family(m, "NnlsFamily", sizeof(NnlsFamily));
+    SW_FIELD(family, NnlsFamily, general);
+    SW_FIELD(family, NnlsFamily, nonnegative);
+    SW_FIELD(family, NnlsFamily, lower);
+    SW_FIELD(family, NnlsFamily, upper);
+    SW_FIELD(family, NnlsFamily, lower_stride);
+    SW_FIELD(family, NnlsFamily, upper_stride);
+    SW_FIELD(family, NnlsFamily, mask);
+    SW_FIELD(family, NnlsFamily, mask_stride);
+    SW_FIELD(family, NnlsFamily, weights);
+    SW_FIELD(family, NnlsFamily, weights_stride);
+    SW_FIELD(family, NnlsFamily, which);
+    SW_FIELD(family, NnlsFamily, matrices);
+    SW_FIELD(family, NnlsFamily, summed);
+    SW_FIELD(family, NnlsFamily, slack);
+    SW_FIELD(family, NnlsFamily, penalized);
+    SW_FIELD(family, NnlsFamily, sum_low);
+    SW_FIELD(family, NnlsFamily, sum_high);
+    SW_FIELD(family, NnlsFamily, sum_stride);
+    SW_FIELD(family, NnlsFamily, coefficients);
+    SW_FIELD(family, NnlsFamily, penalty);
+    SW_FIELD(family, NnlsFamily, penalty_rows);
+    SW_FIELD(family, NnlsFamily, has_states);
+    SW_FIELD(family, NnlsFamily, lam);
+    SW_FIELD(family, NnlsFamily, lam_stride);
+    SW_FIELD(family, NnlsFamily, rule);
+    SW_FIELD(family, NnlsFamily, own_spectra);
+    SW_FIELD(family, NnlsFamily, chi2);
+    SW_FIELD(family, NnlsFamily, noise);
+    SW_FIELD(family, NnlsFamily, noise_stride);
+    SW_FIELD(family, NnlsFamily, spectrum);
+    SW_FIELD(family, NnlsFamily, spectrum_stride);
+    SW_FIELD(family, NnlsFamily, pencil);
+    SW_FIELD(family, NnlsFamily, state);
+    SW_FIELD(family, NnlsFamily, multiplier);
+    SW_FIELD(family, NnlsFamily, equality_error);
+    SW_FIELD(family, NnlsFamily, gap);
+    SW_FIELD(family, NnlsFamily, used_lam);
+    SW_FIELD(family, NnlsFamily, fit);
+    SW_FIELD(family, NnlsFamily, seminorm);
+    SW_FIELD(family, NnlsFamily, unpenalized);
+    SW_FIELD(family, NnlsFamily, at_end);
+    SW_FIELD(family, NnlsFamily, evaluations);
+    SW_FIELD(family, NnlsFamily, passive);
+    SW_FIELD(family, NnlsFamily, variance);
+    SW_FIELD(family, NnlsFamily, gram);
+    SW_FIELD(family, NnlsFamily, gram_stride);
+    SW_FIELD(family, NnlsFamily, linear);
+    SW_FIELD(family, NnlsFamily, linear_stride);
+    SW_FIELD(family, NnlsFamily, squared_b);
+    SW_FIELD(family, NnlsFamily, squared_b_stride);
+    SW_FIELD(family, NnlsFamily, factor);
+    SW_FIELD(family, NnlsFamily, factor_order);
+    Layout job(m, "NnlsJob", sizeof(NnlsJob));
+    SW_FIELD(job, NnlsJob, systems);
+    SW_FIELD(job, NnlsJob, whole);
+    SW_FIELD(job, NnlsJob, rows);
+    SW_FIELD(job, NnlsJob, columns);
+    SW_FIELD(job, NnlsJob, a);
+    SW_FIELD(job, NnlsJob, a_stride);
+    SW_FIELD(job, NnlsJob, row_stride);
+    SW_FIELD(job, NnlsJob, pulse_length);
+    SW_FIELD(job, NnlsJob, pulse_origin);
+    SW_FIELD(job, NnlsJob, b);
+    SW_FIELD(job, NnlsJob, b_stride);
+    SW_FIELD(job, NnlsJob, tables);
+    SW_FIELD(job, NnlsJob, options);
+    SW_FIELD(job, NnlsJob, family);
+    SW_FIELD(job, NnlsJob, warm_values);
+    SW_FIELD(job, NnlsJob, warm_marks);
+    SW_FIELD(job, NnlsJob, warm_stride);
+    SW_FIELD(job, NnlsJob, x);
+    SW_FIELD(job, NnlsJob, dual);
+    SW_FIELD(job, NnlsJob, active);
+    SW_FIELD(job, NnlsJob, residual);
+    SW_FIELD(job, NnlsJob, violation);
+    SW_FIELD(job, NnlsJob, status);
+    SW_FIELD(job, NnlsJob, insertions);
+    SW_FIELD(job, NnlsJob, removals);
+    SW_FIELD(job, NnlsJob, solves);
+    SW_FIELD(job, NnlsJob, passes);
+    SW_FIELD(job, NnlsJob, escalated);
+    SW_FIELD(job, NnlsJob, costs);
+    Layout envelope(m, "NnlsEnvelope", sizeof(lsq::Envelope));
+    SW_FIELD(envelope, lsq::Envelope, low);
+    SW_FIELD(envelope, lsq::Envelope, high);
+    Layout shared(m, "NnlsShared", sizeof(lsq::Shared));
+    SW_FIELD(shared, lsq::Shared, scale);
+    SW_FIELD(shared, lsq::Shared, norm);
+    SW_FIELD(shared, lsq::Shared, inverse_norm);
+    SW_FIELD(shared, lsq::Shared, top_norm);
+    SW_FIELD(shared, lsq::Shared, columns);
+    SW_FIELD(shared, lsq::Shared, low);
+    SW_FIELD(shared, lsq::Shared, high);
+    SW_FIELD(shared, lsq::Shared, gram);
+    SW_FIELD(shared, lsq::Shared, penalty_gram);
+    SW_FIELD(shared, lsq::Shared, penalty_diagonal);
+    SW_FIELD(shared, lsq::Shared, envelope);
+    SW_FIELD(shared, lsq::Shared, column_stride);
+    SW_FIELD(shared, lsq::Shared, gram_stride);
+    Layout launch(m, "NnlsLaunch", sizeof(lsq::Launch));
+    SW_FIELD(launch, lsq::Launch, job);
+    SW_FIELD(launch, lsq::Launch, shared);
+    SW_FIELD(launch, lsq::Launch, dictionary);
+    SW_FIELD(launch, lsq::Launch, matrix);
+    SW_FIELD(launch, lsq::Launch, first_row);
+    SW_FIELD(launch, lsq::Launch, last_row);
+    SW_FIELD(launch, lsq::Launch, products);
+    SW_FIELD(launch, lsq::Launch, queue);
+    SW_FIELD(launch, lsq::Launch, handed);
+    SW_FIELD(launch, lsq::Launch, list);
+    SW_FIELD(launch, lsq::Launch, slow);
+    SW_FIELD(launch, lsq::Launch, slow_bytes);
+    SW_FIELD(launch, lsq::Launch, fast_bytes);
+}
+
+}  // namespace
+
+void bind_nnls(nb::module_& m) {
+    bind_layouts(m);
+    m.attr("NNLS_CHAIN") = nnls_chain_length;
+    m.attr("NNLS_LARGE_TABLE") = lsq::large_table;
+    nb::dict sources;
+    sources["one_matrix"] = int(lsq::small::one_matrix);
+    sources["some_matrices"] = int(lsq::small::some_matrices);
+    sources["own_matrix"] = int(lsq::small::own_matrix);
+    sources["normal_equations"] = int(lsq::small::normal_equations);
+    m.attr("NNLS_SMALL_SOURCES") = sources;
+    m.attr("NNLS_SMALL_POSITIONS") = lsq::small::most_positions;
+    m.def(
+        "nnls_small_source",
+        [](const nb::bytes& job, bool form_gram) { return lsq::small::source_of(job_from(job), form_gram); },
+        nb::arg("job"), nb::arg("form_gram"),
+        "Where small systems have the products of their columns from, a number of NNLS_SMALL_SOURCES; -1 "
+        "where "
+        "systems are not for that solver.");
+    m.def("nnls_table_length", &lsq::small::table_length, nb::arg("columns"),
+          "Numbers in the table of a small system with a matrix of its own.");
+    m.def("nnls_small_shared_length", &lsq::small::shared_length, nb::arg("columns"), nb::arg("rows"),
+          nb::arg("width"),
+          "Numbers that a block keeps in shared memory of the one matrix of small systems.");
+    m.def("nnls_small_store_length", &lsq::small::store_length, nb::arg("capacity"), nb::arg("positions"),
+          nb::arg("shares"), nb::arg("width"), "Numbers that a small system keeps while it is solved.");
+    nb::dict statuses, updates;
+    statuses["CONVERGED"] = int(lsq::converged);
+    statuses["LIMIT"] = int(lsq::limit);
+    statuses["STALLED"] = int(lsq::stalled);
+    statuses["DEPENDENT"] = int(lsq::dependent);
+    statuses["NON_FINITE"] = int(lsq::non_finite);
+    statuses["INFEASIBLE"] = int(lsq::infeasible);
+    m.attr("NNLS_STATUS") = statuses;
+    updates["cgs2"] = int(lsq::cgs2);
+    updates["mgs"] = int(lsq::mgs);
+    updates["rotations"] = int(lsq::rotations);
+    updates["csne"] = int(lsq::csne);
+    updates["gram"] = int(lsq::gram);
+    nb::dict rules;
+    rules["chi2"] = int(lsq::rule_chi2);
+    rules["discrepancy"] = int(lsq::rule_discrepancy);
+    rules["gcv"] = int(lsq::rule_gcv);
+    rules["lcurve"] = int(lsq::rule_lcurve);
+    m.attr("NNLS_RULES") = rules;
+    m.attr("NNLS_UPDATES") = updates;
+    m.def(
+        "nnls_solve", &solve, nb::arg("job"), nb::arg("single"), nb::arg("form_gram"), nb::arg("threads"),
+        "Solve a batch of NNLS systems: the bytes of a job, whose addresses are the caller's to vouch for.");
+    m.def("nnls_is_tiny", &nnls_is_tiny, nb::arg("rows"), nb::arg("columns"), nb::arg("damped"),
+          "Whether a system is so small that the most careful method costs nothing.");
+    m.def("nnls_gram_is_worth_forming", &nnls_gram_is_worth_forming, nb::arg("systems"), nb::arg("columns"),
+          nb::arg("matrices"), "Whether so many systems repay the Gram matrices of so many matrices.");
+    m.def(
+        "nnls_shares_columns", [](const nb::bytes& job) { return lsq::shares_columns(job_from(job)); },
+        nb::arg("job"), "Whether the one matrix of all systems is prepared once, with its columns stored.");
+    m.def(
+        "nnls_stacked_rows", [](const nb::bytes& job) { return kernels().stacked_rows(job_from(job)); },
+        nb::arg("job"), "Rows of a general problem's columns: A's, and those beneath.");
+    m.def(
+        "nnls_device_workspace_bytes",
+        [](const nb::bytes& job, int32_t members) {
+            return kernels().device_workspace_bytes(job_from(job), members);
+        },
+        nb::arg("job"), nb::arg("members"), "Bytes that one team of a CUDA device needs.");
+}
+
+}  // namespace stepwell

@@ -1,0 +1,48 @@
+// Small systems on the CPU: what a thread needs to try them by their products (core/lsq/small).
+#pragma once
+
+#include <memory>
+
+#include "core/lsq/small/choice.hpp"
+#include "host/lsq/guesses.hpp"
+#include "host/lsq/kernels.hpp"
+#include "host/lsq/lazy_buffer.hpp"
+
+SW_BEGIN
+namespace lsq {
+
+class SmallSystems {
+public:
+    // Of systems that have a source (small/choice.hpp).
+    explicit SmallSystems(const HostJob& host);
+    // False where the solver for all sizes has to see to it; `shared` is of the system's matrix. Those up to
+    // `end` are to follow.
+    bool solve(int64_t system, int64_t end, const Shared& shared) {
+        return is_answered(system) || way_(*this, system, end, shared);
+    }
+    bool is_answered(int64_t system) const {
+        return system >= first && system < last && (answered >> (system - first) & 1);
+    }
+
+    // What the ways work with.
+    const Job& job;
+    const LazyBuffer<double> rows, panel, table, units, linear;
+    small::KeptSum sum;
+    small::Products products;  // of the matrix of the system before, where systems share it
+    std::unique_ptr<small::KeptInverses> kept;
+    // The systems whose products with a shared matrix are in `linear`, and its columns.
+    int64_t first = 0, last = 0;
+    const double* multiplied = nullptr;
+    // Their guesses, where the matrix has them; it is looked at once.
+    small::GuessedGroup guesses;
+    small::Guess guess;  // of the system that is solved
+    bool guesses_known = false, has_guesses = false;
+    small::GuessTable guess_table;
+    unsigned answered = 0;  // a bit for each that its guess has solved
+
+private:
+    bool (*way_)(SmallSystems&, int64_t, int64_t, const Shared&);
+};
+
+}  // namespace lsq
+SW_END

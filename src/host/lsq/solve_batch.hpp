@@ -1,0 +1,91 @@
+// A batch of systems: a queue over all threads, or one large system on all of them. Each way is compiled by
+// itself, once for every kind of matrix: what depends on the team alone, most of the solver, is then compiled
+// once.
+#pragma once
+
+#include <vector>
+
+#include "host/common/subnormals.hpp"
+#include "host/lsq/either_matrix.hpp"
+#include "host/lsq/shared_matrix.hpp"
+#include "host/lsq/wide/system.hpp"
+
+SW_BEGIN
+namespace lsq {
+
+// Every system by one thread.
+void solve_side_by_side(const HostJob& host);
+// One system after the other, each by all threads.
+void solve_together(const HostJob& host);
+
+// Reads the matrices of a batch. A pulse of floats is handed on as double numbers, exactly, in memory of this
+// reader: the solver works with these anyway, and one kind of convolution serves both.
+class MatrixReader {
+public:
+    explicit MatrixReader(const HostJob& host) : job_(host.job), single_(host.single) {}
+
+    EitherDense read(int64_t index, const EitherDense*) {
+        const Dense<float>* narrow = nullptr;
+        const Dense<double>* wide = nullptr;
+        return single_ ? EitherDense(matrix_of(job_, index, narrow)) : matrix_of(job_, index, wide);
+    }
+
+    Convolution<double> read(int64_t index, const Convolution<double>* kind) {
+        if (!single_) return matrix_of(job_, index, kind);
+        const Convolution<float>* given = nullptr;
+        const Convolution<float> narrow = matrix_of(job_, index, given);
+        if (index != index_) samples_.assign(narrow.pulse, narrow.pulse + narrow.length);
+        index_ = index;
+        return {samples_.data(), narrow.length, narrow.origin, narrow.rows, narrow.columns, nullptr};
+    }
+
+    Stacked<EitherTop> read(int64_t index, const Stacked<EitherTop>*) {
+        const EitherDense* dense = nullptr;
+        const Convolution<double>* pulse = nullptr;
+        const EitherTop top = job_.pulse_length ? EitherTop(read(index, pulse)) : read(index, dense);
+        return Stacked<EitherTop>(top, job_.family);
+    }
+
+private:
+    const Job& job_;
+    bool single_;
+    std::vector<double> samples_;
+    int64_t index_ = -1;
+};
+
+// Solves a system whose b and x are of the batch's numbers.
+template <class Team, class Matrix>
+void solve_one(const Team& team, const HostJob& host, int64_t system, Task<Matrix>& task) {
+    host.single ? solve_system<float>(team, host.job, system, task)
+                : solve_system<double>(team, host.job, system, task);
+}
+
+// A system that was left without a certificate is solved in twice the precision, by one thread.
+template <class Matrix>
+void mend(const HostJob& host, int64_t system, const Matrix& matrix) {
+    const Job& job = host.job;
+    const int32_t status = job.status[system];
+    if ((status != stalled && status != dependent) || !wide::is_feasible(job)) return;
+    std::vector<double> a;
+    if (!job.family.gram) {
+        a.resize(static_cast<size_t>(job.rows) * job.columns);
+        for (int i = 0; i < job.rows; ++i)
+            for (int j = 0; j < job.columns; ++j)
+                a[static_cast<size_t>(i) * job.columns + j] = matrix.entry(i, j);
+    }
+    wide::solve(job, system, host.single, job.family.gram ? nullptr : a.data());
+}
+
+// Calls Way::solve<Matrix>(host) with the kind of matrix that a batch has.
+template <class Way>
+void solve_by(const HostJob& host) {
+    if (host.job.family.general)
+        Way::template solve<Stacked<EitherTop>>(host);
+    else if (host.job.pulse_length)
+        Way::template solve<Convolution<double>>(host);
+    else
+        Way::template solve<EitherDense>(host);
+}
+
+}  // namespace lsq
+SW_END

@@ -1,0 +1,8 @@
+"""Total variation with a proven gap: edges kept, many slices at once, no step size to set, λ from the noise."""
+
+from __future__ import annotations
+
+from stepwell.krylov.tv.api import tv, tv_gap
+from stepwell.krylov.tv.results import TVGap, TVProgress, TVResult, TVStatus
+
+__all__ = ["TVGap", "TVProgress", "TVResult", "TVStatus", "tv", "tv_gap"]

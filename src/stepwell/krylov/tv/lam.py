@@ -1,0 +1,84 @@
+"""λ from the noise: the rule without a search, and the discrepancy principle.
+
+``"noise"``: λ = σ ‖A‖_F / √n, the noise of a datum times the rms norm of a column of A. ``"discrepancy"``: the λ at
+which ‖Ax − b‖ = σ√m. The residual rises with λ; a secant in (ln λ, ln residual) finds it, each solution starting from
+the one before.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stepwell.krylov.tv.results import TVStatus
+from stepwell.krylov.tv.solving import Solver, Watch
+from stepwell.krylov.tv.task import column_sums
+
+#: Tolerance of solutions until the residual is within `NEAR` of the noise; it is to be within `CLOSE`.
+ROUGH_TOL, NEAR, CLOSE = 1e-2, 0.1, 0.01
+#: Slope of ln residual over ln λ before two points are known, and between what slopes are believed.
+FIRST_SLOPE, SLOPES = 0.35, (0.1, 1.0)
+#: λ changes at most by this factor at once, and stays within this factor of the first.
+MAX_STEP, RANGE = 10.0, 1e4
+MAX_TRIALS = 14
+
+
+def from_noise(solver: Solver, noise: np.ndarray) -> np.ndarray:
+    """Return λ = σ ‖A‖_F / √n of every problem."""
+    found: np.ndarray = noise * np.sqrt(solver.base.column_square)
+    return found
+
+
+def search(
+    solver: Solver, noise: np.ndarray, joint: bool, tol: float, maxiter: int, watch: Watch | None = None
+) -> np.ndarray:
+    """Search λ by the discrepancy principle and leave the solver at the solutions.
+
+    Returns, per problem, -1 or 1 where λ is at the lower or upper end of the range searched, else 0.
+    """
+    count = noise.size
+    data = solver.task.grid.of_problems(np.full(solver.task.grid.count, float(solver.task.B.shape[0])))
+    target = noise**2 * data
+    group = np.zeros(count, dtype=int) if joint else np.arange(count)
+    first = from_noise(solver, noise)
+    if joint:
+        first = np.full(count, np.sqrt(np.mean(first**2)))
+    usable = np.isfinite(first) & (first > 0)
+    centre = np.log(np.where(usable, first, 1.0))
+    at, ends = centre.copy(), np.zeros(count, dtype=np.int64)
+    before: tuple[np.ndarray, np.ndarray] | None = None
+    open_, off = np.ones(count, dtype=bool), np.full(count, np.inf)
+    for trial in range(MAX_TRIALS):
+        solver.change_lam(np.exp(at) if usable.all() else np.where(usable, np.exp(at), 0.0))
+        rows = np.flatnonzero(open_)
+        fine = (np.abs(off[rows]) < NEAR) | (trial == MAX_TRIALS - 1)
+        solver.run(rows, np.where(fine, tol, np.maximum(ROUGH_TOL, tol)), maxiter, watch)
+        residual = solver.state.data - solver.task.B
+        squares = solver.task.grid.of_problems(column_sums(residual, residual))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            off = 0.5 * np.log(_sums(squares, group) / _sums(target, group))[group]
+        tight = np.zeros(count, dtype=bool)
+        tight[rows] = fine
+        lost = np.array([status in (TVStatus.NONFINITE, TVStatus.STOPPED) for status in solver.status])
+        open_ &= ~lost & usable & np.isfinite(off)
+        open_ &= ~((np.abs(off) < CLOSE) & tight) & ~((ends != 0) & tight)
+        if joint and open_.any():
+            open_ = ~lost & usable
+        if not open_.any():
+            break
+        slope = np.full(count, FIRST_SLOPE)
+        if before is not None:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                seen = (off - before[1]) / (at - before[0])
+            slope = np.where(np.isfinite(seen), np.clip(seen, *SLOPES), slope)
+        step = np.clip(-off / slope, -np.log(MAX_STEP), np.log(MAX_STEP))
+        step = np.where(np.abs(off) < CLOSE, 0.0, step)  # right already: only solved more tightly
+        before = (at.copy(), off.copy())
+        wanted = np.where(open_, at + step, at)
+        at = np.clip(wanted, centre - np.log(RANGE), centre + np.log(RANGE))
+        ends = np.where(wanted > at, 1, np.where(wanted < at, -1, 0))
+        off = np.where(ends != 0, 0.0, off)  # the next solution there is the last
+    return ends
+
+
+def _sums(values: np.ndarray, group: np.ndarray) -> np.ndarray:
+    return np.bincount(group, values, minlength=int(group.max()) + 1 if group.size else 0)

@@ -1,0 +1,199 @@
+"""The quadratic that stands for ½‖Ax‖² in a step: AᵀA fitted in the cosine basis, and exact along recent steps.
+
+The base is cs·S, S diagonal in the cosine basis: one product AᵀAv with v = Cᵀ(random signs) gives the diagonal of
+C AᵀA Cᵀ with noise, which is averaged over bins of the frequency. AᵀA along the latest steps is known without a
+product, from differences of gradients: with D the steps and Y = AᵀA D,
+
+    H = cs·S − (cs·S D)(Dᵀ cs·S D)⁻¹(cs·S D)ᵀ + Y (DᵀY)⁻¹ Yᵀ,
+
+the block form of the BFGS update. Then HD = Y, and H majorises AᵀA wherever cs·S does: both differ from D's part by
+their Schur complements, which keep the order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from stepwell.arrays import Array, copy_to_device_of, matrix_product, namespace_of, to_host
+from stepwell.krylov.tv.task import Grid, Task, column_sums
+from stepwell.krylov.tv.transforms import Cosines, laplacian_eigenvalues
+from stepwell.operators.matrices import power_near
+
+#: Bins of the frequency at most; fewer for small images, so that each has several coefficients.
+BINS = 48
+#: S is at least this part of its largest value.
+FLOOR = 1e-3
+#: Steps along which H is exact.
+PAIRS = 5
+#: Directions whose part in the metric is smaller than this beside the largest are left out.
+DEPENDENT = 1e-8
+#: Rounding errors of a product are below so many machine epsilons.
+ROUNDING = 64.0
+
+
+@dataclass
+class Base:
+    """S for one problem (axes of length 1 broadcast), ‖A‖_F²/n, A1, AᵀA1, how far the adjoint is from one, A's size."""
+
+    values: Array
+    geometric_mean: float
+    column_square: float
+    ones_data: Array
+    ones_image: Array
+    ones_square: float
+    adjoint_error: float
+    size: float
+    products: float = 2.0
+
+
+def fit_base(task: Task) -> Base:
+    """Fit S from one product with a random vector, and apply A to a constant: two products."""
+    A, grid = task.A, task.grid
+    if task.identity:
+        one = copy_to_device_of(np.ones((grid.pixels, 1)), task.B)
+        return Base(
+            copy_to_device_of(np.ones((1,) * (1 + len(grid.dims))), task.B), 1.0, 1.0, one, one, 1.0, 0.0, 1.0, 0.0
+        )
+    plane = Grid(grid.shape, 1, grid.weights[-len(grid.shape) :])
+    cosines = Cosines(grid.shape, task.B)
+    signs = np.random.default_rng(1).choice([-1.0, 1.0], size=(1, *grid.shape))
+    probe = plane.columns(cosines.inverse(copy_to_device_of(signs, task.B)))
+    ones = copy_to_device_of(np.ones((grid.pixels, 1)), task.B)
+    both = namespace_of(task.B).concat([probe, ones], axis=1)
+    data = A.forward(both)
+    back = A.adjoint(data)
+    left, right = column_sums(data, data), column_sums(both, back)
+    sizes = left + np.sqrt(column_sums(both, both) * column_sums(back, back))
+    cross = column_sums(data[:, :1], data[:, 1:]) - column_sums(probe, back[:, 1:])
+    errors = np.concatenate([np.abs(left - right), np.abs(cross)])
+    scale = np.concatenate([sizes, [np.sqrt(sizes.prod())]])
+    with np.errstate(invalid="ignore"):
+        adjoint_error = float(np.max(np.where(scale > 0, errors / np.where(scale > 0, scale, 1), 0.0)))
+    diagonal = signs[0] * to_host(cosines.forward(plane.images(back[:, :1])))[0]
+    values = _by_frequency(diagonal, grid.shape, plane.weights)
+    unit = power_near(float(values.max()))  # so that another unit of A changes no bit
+    mean = unit * float(np.exp(np.mean(np.log(values / unit))))
+    shaped = values[None, None] if grid.across else values[None]
+    return Base(
+        copy_to_device_of(shaped, task.B),
+        mean,
+        max(0.0, float(diagonal.mean())),
+        data[:, 1:],
+        back[:, 1:],
+        float(left[1]) if left[1] > _seen_as_zero(task) * diagonal.size * abs(diagonal.mean()) else 0.0,
+        adjoint_error,
+        float(np.max(np.abs(to_host(data)), initial=0.0)),
+    )
+
+
+def _seen_as_zero(task: Task) -> float:
+    """Return the part of ‖A‖_F² that ‖A1‖² has by rounding alone, where A1 is zero."""
+    return (ROUNDING * float(namespace_of(task.B).finfo(task.B.dtype).eps)) ** 2
+
+
+def _by_frequency(diagonal: np.ndarray, shape: tuple[int, ...], weights: tuple[float, ...]) -> np.ndarray:
+    """Average a noisy diagonal over bins of equal frequency, and keep it off zero."""
+    frequency = np.sqrt(laplacian_eigenvalues(shape, weights))
+    bins = int(np.clip(round(np.sqrt(diagonal.size) / 2), 1, BINS))
+    which = np.minimum((frequency / max(frequency.max(), np.finfo(float).tiny) * bins).astype(int), bins - 1)
+    total = np.bincount(which.ravel(), diagonal.ravel(), bins)
+    mean = total / np.maximum(np.bincount(which.ravel(), minlength=bins), 1)
+    top = mean.max()
+    if not (np.isfinite(top) and top > 0):
+        return np.ones(shape)  # A is zero, or not finite: any metric serves
+    found: np.ndarray = np.maximum(mean, FLOOR * top)[which]
+    return found
+
+
+@dataclass
+class Model:
+    """H of every problem, and the inverse of H + ρ∇ᵀ∇ + μ, on blocks of cosine coefficients ``(batch, *dims)``."""
+
+    diagonal: Array
+    inverse: Array
+    rows: Array | None
+    signs: Array | None
+    solved: Array | None
+    small: Array | None
+
+    def times(self, coefficients: Array) -> Array:
+        """H times a block."""
+        image = self.diagonal * coefficients
+        return image if self.rows is None else image + self._combined(self.rows, self.signs, self.rows, coefficients)
+
+    def solve(self, coefficients: Array) -> Array:
+        """(H + ρ∇ᵀ∇ + μ)⁻¹ times a block, by Woodbury's formula."""
+        image = self.inverse * coefficients
+        return (
+            image if self.rows is None else image - self._combined(self.solved, self.small, self.solved, coefficients)
+        )
+
+    def take(self, rows: np.ndarray) -> Model:
+        """Return H of some problems."""
+        return Model(*(_taken(getattr(self, one.name), rows) for one in fields(self)))
+
+    @staticmethod
+    def _combined(left: Array, middle: Array, right: Array, block: Array) -> Array:
+        """Return leftᵀ middle right block."""
+        xp = namespace_of(block)
+        parts = matrix_product(right, xp.reshape(block, (block.shape[0], -1, 1)))
+        parts = matrix_product(middle, parts)
+        return xp.reshape(matrix_product(xp.matrix_transpose(parts), left), block.shape)
+
+
+def _taken(block: Array | None, rows: np.ndarray) -> Array | None:
+    if block is None:
+        return None
+    return namespace_of(block).take(block, copy_to_device_of(rows, block), axis=0)
+
+
+def build_model(
+    base: Base, scales: np.ndarray, shift: Array, steps: Array | None, images: Array | None, like: Array
+) -> Model:
+    """Return H for problems with scales cs, recent steps D and Y = AᵀA D, rows of cosine coefficients."""
+    xp = namespace_of(like)
+    shape = (-1,) + (1,) * (like.ndim - 1)
+    diagonal = base.values * copy_to_device_of(scales.reshape(shape), like)
+    inverse = 1 / (diagonal + shift)
+    if steps is None or images is None:
+        return Model(diagonal, inverse, None, None, None, None)
+    flat = xp.reshape(xp.broadcast_to(diagonal, like.shape), (like.shape[0], 1, -1))
+    flat_inverse = xp.reshape(xp.broadcast_to(inverse, like.shape), (like.shape[0], 1, -1))
+    weighted = steps * flat
+    basis, inside = _conjugate(
+        to_host(matrix_product(weighted, xp.matrix_transpose(steps))),
+        to_host(matrix_product(steps, xp.matrix_transpose(images))),
+    )
+    there = [copy_to_device_of(part, like) for part in (inside, basis)]
+    rows = xp.concat([matrix_product(there[0], images), matrix_product(there[1], weighted)], axis=1)
+    solved = rows * flat_inverse
+    count = basis.shape[1]
+    signs = np.broadcast_to(np.diag([1.0] * count + [-1.0] * count), (like.shape[0], 2 * count, 2 * count))
+    small = np.linalg.inv(signs + to_host(matrix_product(rows, xp.matrix_transpose(solved))))
+    signs_there, small_there = (copy_to_device_of(np.array(part), like) for part in (signs, small))
+    return Model(diagonal, inverse, rows, signs_there, solved, small_there)
+
+
+def _conjugate(metric: np.ndarray, curvature: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return T and W with T M Tᵀ = I and W K Wᵀ = I on the directions kept, zero rows for those left out.
+
+    M = Dᵀ cs·S D and K = DᵀY of every problem; T D spans what W D does.
+    """
+    count = metric.shape[-1]
+    basis, inside = np.zeros_like(metric), np.zeros_like(metric)
+    for i in range(metric.shape[0]):
+        if not (np.isfinite(metric[i]).all() and np.isfinite(curvature[i]).all()):
+            continue
+        values, vectors = np.linalg.eigh((metric[i] + metric[i].T) / 2)
+        keep = values > DEPENDENT * max(values[-1], 0.0)
+        first = (vectors[:, keep] / np.sqrt(values[keep])).T
+        seen = first @ curvature[i] @ first.T
+        values, vectors = np.linalg.eigh((seen + seen.T) / 2)
+        keep = values > DEPENDENT
+        kept = int(keep.sum())
+        basis[i, :kept] = vectors[:, keep].T @ first
+        inside[i, :kept] = basis[i, :kept] / np.sqrt(values[keep])[:, None]
+    assert basis.shape[-1] == count
+    return basis, inside

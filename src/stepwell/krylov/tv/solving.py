@@ -1,0 +1,357 @@
+"""The iteration: proximal quasi-Newton steps in the cosine metric, each with a proven gap.
+
+    g = Aᵀ(Ax − b)                                               one product pair a step: A x⁺ and Aᵀ y
+    lower bound from (y = Ax − b, g, p): certificate.py          at x itself, where the run may end
+    x⁺ ≈ argmin gᵀx' + ½‖x' − x‖²_H + λTV(x') within bounds      sweeps.py, without A
+    κ = ‖A(x⁺ − x)‖² / ‖x⁺ − x‖²_H;  κ > 1: cs grows;  f rises: x⁺ ← x + (x⁺ − x)/κ, A x⁺ by linearity
+    lower bound from (y, g, p⁺)
+
+With an exact inner step f(x + α(x⁺ − x)) <= f(x) − (α − α²κ/2) ‖x⁺ − x‖²_H, since TV is convex: f falls with α = 1
+where κ < 2, and by ‖x⁺ − x‖²_H/(2κ) with α = 1/κ in any case. Where it rises even so, the inner step was not exact
+enough: x stays, and the sweeps go on. Every problem of a batch has its own cs, H, sweeps and end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from stepwell.arrays import Array, copy_to_device_of, namespace_of, shapes_are_compiled, take_columns, to_host
+from stepwell.krylov.tv.certificate import Certifier
+from stepwell.krylov.tv.differences import divergence
+from stepwell.krylov.tv.metric import ROUNDING, Base, Model, build_model, fit_base
+from stepwell.krylov.tv.results import TVStatus
+from stepwell.krylov.tv.state import Books, Marks, State, joined, pushed, put_rows
+from stepwell.krylov.tv.sweeps import Splitting, run_sweeps, take_some
+from stepwell.krylov.tv.task import Task, along, column_sums, image_sums
+
+#: ρ of the inner loop over the geometric mean of S.
+RHO = 6.5
+#: Sweeps of a step: at first, at least, at most, and where A is the identity (then a gap costs no product).
+SWEEPS, LEAST_SWEEPS, MOST_SWEEPS, SWEEPS_OF_IDENTITY = 40, 20, 320, 10
+#: Error of the inner step over the step itself, as the certificate sees them: sweeps halve below and double above.
+FINE, COARSE = 0.01, 0.06
+#: A column has stagnated after so many steps in which its gap has not come forward.
+PATIENCE = 50
+#: cs grows at most by this factor at once, falls by at most this one, and falls no more after so many steps.
+GROWTH, FALL, FALLING = 1.5, 0.97, 30
+#: An adjoint is one where a dot-product test fails by less than this part of tol, or by rounding.
+OF_TOL = 1e-3
+
+
+Watch = Callable[[int, int, float, float], bool]
+
+
+class Solver:
+    """Runs some problems of a task to a tolerance, again and again where λ changes."""
+
+    def __init__(
+        self, task: Task, x0: Array | None = None, dual: Array | None = None, base: Base | None = None
+    ) -> None:
+        self.task = task
+        self.base = fit_base(task) if base is None else base
+        self.rho = RHO * self.base.geometric_mean
+        self.certifier = Certifier.of(task, self.base)
+        count = task.grid.batch
+        self.books = Books.begin(count, SWEEPS_OF_IDENTITY if task.identity else SWEEPS)
+        self.status: list[TVStatus | None] = [None] * count
+        self.history: list[list[float]] = [[] for _ in range(count)]
+        self.epsilon = float(namespace_of(task.B).finfo(task.B.dtype).eps)
+        self.calls = self.base.products / 2  # both vectors of the set-up go through A together
+        self.shared = self.base.products
+        self.shift = self._shift()
+        inverse = np.where(task.spectrum > 0, 1 / np.where(task.spectrum > 0, task.spectrum, 1), 0.0)
+        self.poisson = copy_to_device_of(inverse[None], task.B)
+        self.state = self._first_state(x0, dual)
+        self.carried = np.zeros(count, dtype=bool)
+
+    def _shift(self) -> Array:
+        """ρ∇ᵀ∇ + μ in the cosine basis, of one problem."""
+        mu = self.rho if self.task.bounded else 0.0
+        return copy_to_device_of((self.rho * self.task.spectrum + mu)[None], self.task.B)
+
+    def _first_state(self, x0: Array | None, dual: Array | None) -> State:
+        task, grid = self.task, self.task.grid
+        xp = namespace_of(task.B)
+        if x0 is None:
+            zero = copy_to_device_of(np.zeros((1,) * (1 + len(grid.dims))), task.B)
+            x = task.nearest(xp.asarray(xp.broadcast_to(zero, (grid.batch, *grid.dims)), copy=True))
+        else:
+            x = task.nearest(x0)
+        field = xp.stack([xp.zeros_like(x)] * len(grid.dims))
+        multiplier = field if dual is None else dual / self.rho
+        box = (x, xp.zeros_like(x)) if task.bounded else (None, None)
+        return State(x, xp.zeros_like(task.B), Splitting(field, multiplier, *box), np.ones(grid.batch, dtype=bool))
+
+    # ---- runs ----
+
+    def run(self, rows: np.ndarray, tol: np.ndarray, maxiter: int, watch: Watch | None = None) -> None:
+        """Run some problems until each has a proven gap of at most its tol, or another end."""
+        task = self.task
+        if not rows.size:
+            return
+        whole = rows.size == task.grid.batch
+        state = self.state if whole else self.state.take(rows)
+        parts: list[tuple[np.ndarray, State]] = []
+        tolerance = np.zeros(task.grid.batch)
+        tolerance[rows] = tol
+        self._measure_start(rows, state)
+        marks = Marks(task.grid.batch)
+        try:
+            for iteration in range(maxiter + 1):
+                self._differentiate(rows, state)
+                ended = self._ends(rows, tolerance, marks, iteration >= maxiter)
+                if watch is not None and watch(iteration, int((~ended).sum()), self._worst(rows, ended), self.total):
+                    for row in rows[~ended]:
+                        self.status[row] = TVStatus.STOPPED
+                    ended[:] = True
+                if ended.all():
+                    break
+                if ended.any() and not shapes_are_compiled(task.B):
+                    parts.append((rows[ended], state.take(np.flatnonzero(ended))))
+                    stay = np.flatnonzero(~ended)
+                    rows, state = rows[stay], state.take(stay)
+                self._step(rows, state, marks)
+        finally:  # also where the caller's operator or Ctrl-C ends it
+            parts.append((rows, state))
+            self._put_back(parts)
+
+    @property
+    def total(self) -> float:
+        """Products so far, of all columns together."""
+        columns = self.task.grid.count if self.task.grid.across else 1
+        return float(self.books.products.sum()) * columns + self.shared
+
+    def _worst(self, rows: np.ndarray, ended: np.ndarray) -> float:
+        gaps = self.books.gaps(rows)[~ended]
+        return float(gaps.max()) if gaps.size else 0.0
+
+    def _put_back(self, parts: list[tuple[np.ndarray, State]]) -> None:
+        """Join the states of columns that ended at different times, in their first order."""
+        places = np.concatenate([rows for rows, _ in parts])
+        if len(parts) == 1 and places.size == self.task.grid.batch:
+            self.state = parts[0][1]
+            return
+        left = np.setdiff1d(np.arange(self.task.grid.batch), places)
+        if left.size:
+            parts.append((left, self.state.take(left)))
+            places = np.concatenate([places, left])
+        self.state = joined([state for _, state in parts], np.argsort(places, kind="stable"))
+
+    def _measure_start(self, rows: np.ndarray, state: State) -> None:
+        """Find f at the start of a run; A is applied where the start is not zero and not known."""
+        books, task = self.books, self.task.take(rows)
+        if state.gradient is None and bool(np.any(to_host(state.x))):
+            self._apply(rows, state, task)
+        books.f[rows] = task.objective(state.x, state.data - task.B)
+        books.lower[rows] = 0.0
+
+    def _apply(self, rows: np.ndarray, state: State, task: Task) -> None:
+        """A x, from A itself."""
+        state.data = task.forward(state.x)
+        self.books.products[rows] += 0 if task.identity else 0.5
+        self.calls += 0 if task.identity else 0.5
+
+    def finish(self) -> None:
+        """Apply A where the last A x came by linearity, so that every objective is A's own."""
+        rows = np.flatnonzero(self.carried)
+        if rows.size:
+            task, part = self.task.take(rows), self.state.take(rows)
+            self._apply(rows, part, task)
+            self.state.data = put_rows(self.state.data, self._columns(rows), part.data, 1)
+            self.books.f[rows] = task.objective(part.x, part.data - task.B)
+            self.carried[:] = False
+
+    def stop(self) -> None:
+        """Take note that the run was interrupted, perhaps between two numbers of one step."""
+        self.status = [TVStatus.STOPPED if status is None else status for status in self.status]
+        self.books.f = self.task.objective(self.state.x, self.state.data - self.task.B)
+
+    def _columns(self, rows: np.ndarray) -> np.ndarray:
+        return np.arange(self.task.grid.count) if self.task.grid.across else rows
+
+    def _differentiate(self, rows: np.ndarray, state: State) -> None:
+        """Aᵀ(Ax − b) where x has moved, a lower bound there, and the dot-product test of the adjoint."""
+        books, task = self.books, self.task.take(rows)
+        y = state.data - task.B
+        if state.stale.any():
+            some = np.flatnonzero(state.stale)
+            part = y if some.size == rows.size else take_columns(y, some)
+            found = task.grid.images(part) if task.identity else task.take(some).adjoint(part)
+            state.gradient = found if some.size == rows.size else put_rows(state.gradient, some, found, 0)
+            books.products[rows[some]] += 0 if task.identity else 0.5
+            self.calls += 0 if task.identity else 0.5
+            self._remember(state, task)
+            state.stale[:] = False
+        assert state.gradient is not None
+        self._certify(rows, state, task, y)
+        left = task.grid.of_problems(column_sums(y, state.data))
+        right = image_sums(state.gradient * state.x)
+        sizes = np.sqrt(
+            task.grid.of_problems(column_sums(y, y)) * task.grid.of_problems(column_sums(state.data, state.data))
+        ) + np.sqrt(image_sums(state.gradient * state.gradient) * image_sums(state.x * state.x))
+        error = np.abs(left - right)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            relative = np.where(sizes > 0, error / np.where(sizes > 0, sizes, 1), 0.0)
+            harmful = error > ROUNDING * self.epsilon * sizes
+        seen = np.where(harmful, relative, np.minimum(relative, ROUNDING * self.epsilon))
+        books.mismatch[rows] = np.fmax(books.mismatch[rows], seen)
+
+    def _remember(self, state: State, task: Task) -> None:
+        """Keep the latest step and its image under AᵀA, in the cosine basis, of problems that have moved."""
+        if task.identity:
+            return
+        xp = namespace_of(state.x)
+        here = task.cosines.forward(state.x), task.cosines.forward(state.gradient)
+        if state.last is not None:
+            moved = along(state.stale, state.x[:, None]) > 0
+            moved = xp.reshape(moved, (-1, 1, 1))
+            shape = (state.x.shape[0], 1, -1)
+            step, image = (xp.reshape(now - before, shape) for now, before in zip(here, state.last))
+            norms = np.sqrt(image_sums(step * step))
+            scale = along(np.where(norms > 0, 1 / np.where(norms > 0, norms, 1), 0.0), step)
+            state.steps = pushed(state.steps, step * scale, moved)
+            state.images = pushed(state.images, image * scale, moved)
+        state.last = here
+
+    def _certify(self, rows: np.ndarray, state: State, task: Task, y: Array) -> None:
+        p = self.rho * state.splitting.u
+        back = state.gradient
+        if task.identity:  # p alone gives the best y: there is nothing to repair
+            y = task.grid.columns(task.nearest(task.grid.images(task.B) - divergence(p, task.grid.weights))) - task.B
+            back = task.grid.images(y)
+        found = self.certifier.lower_bounds(rows, task.lam, task.B, y, back, p, state.x)
+        self.books.lower[rows] = np.maximum(self.books.lower[rows], found)
+
+    def _ends(self, rows: np.ndarray, tol: np.ndarray, marks: Marks, limit: bool) -> np.ndarray:
+        """Find the columns that are through, and say how; book the gaps of the others."""
+        gaps = self.books.gaps(rows)
+        f = self.books.f[rows]
+        ended = np.zeros(rows.size, dtype=bool)
+        for i, row in enumerate(rows.tolist()):
+            status = None
+            if not np.isfinite(f[i]):
+                status = TVStatus.NONFINITE
+            elif gaps[i] <= tol[row]:
+                status = TVStatus.CONVERGED
+            elif marks.age[row] >= PATIENCE:
+                status = TVStatus.STAGNATED
+            elif limit:
+                status = TVStatus.ITERATION_LIMIT
+            self.status[row] = status
+            ended[i] = status is not None
+        return ended
+
+    # ---- one step ----
+
+    def _step(self, rows: np.ndarray, state: State, marks: Marks) -> None:
+        books, task = self.books, self.task.take(rows)
+        xp = namespace_of(state.x)
+        model = build_model(self.base, books.cs[rows], self.shift, state.steps, state.images, state.x)
+        if state.last is None:
+            here = task.cosines.forward(state.x), task.cosines.forward(state.gradient)
+        else:
+            here = state.last
+        linear = model.times(here[0]) - here[1]
+        trial = self._swept(rows, task, model, linear, state)
+        if task.identity:
+            data = task.grid.columns(trial)
+        else:
+            data = task.forward(trial)
+            books.products[rows] += 0.5
+            self.calls += 0.5
+        change = task.cosines.forward(trial) - here[0]
+        pull = model.times(change)
+        length = image_sums(change * pull)
+        inexact = self._inexactness(task, state, pull, here[1])
+        moved = data - state.data
+        square = task.grid.of_problems(column_sums(moved, moved))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            kappa = np.where(length > 0, square / np.where(length > 0, length, 1), 0.0)
+        f = task.objective(trial, data - task.B)
+        long = ~(f <= books.f[rows]) & (kappa > 1) & np.isfinite(kappa)
+        if long.any():
+            share = np.where(long, 1 / np.where(long, kappa, 1.0), 1.0)
+            trial = xp.where(
+                along(long, trial) > 0, task.nearest(state.x + along(share, trial) * (trial - state.x)), trial
+            )
+            data = state.data + _of_columns(share, task, data) * moved
+            f = task.objective(trial, data - task.B)
+        self.carried[rows] = long
+        if not task.identity:
+            self._certify(rows, state, task, state.data - task.B)
+        accepted = f <= books.f[rows]  # not where f is NaN
+        lost = ~np.isfinite(f) & ~np.isfinite(kappa)
+        books.iterations[rows] += 1
+        self._adapt(rows, kappa, accepted, inexact)
+        books.f[rows] = np.where(lost, np.inf, np.where(accepted, f, books.f[rows]))
+        state.stale = accepted
+        if accepted.all():
+            state.x, state.data = trial, data
+        elif accepted.any():
+            state.x = xp.where(along(accepted, trial) > 0, trial, state.x)
+            state.data = xp.where(_of_columns(accepted, task, data) > 0, data, state.data)
+        marks.look(rows, books, self.history)
+
+    def _swept(self, rows: np.ndarray, task: Task, model: Model, linear: Array, state: State) -> Array:
+        """Run the sweeps of all problems, and more where a problem asks for more."""
+        books = self.books
+        counts = books.sweeps[rows]
+        done = int(counts.min())
+        trial, state.splitting = run_sweeps(task, model, linear, state.splitting, self.rho, done)
+        books.swept[rows] += counts
+        while (counts > done).any():
+            more = np.flatnonzero(counts > done)
+            upto = int(counts[more].min())
+            part = state.splitting.take(more)
+            some, part = run_sweeps(
+                task.take(more) if more.size < rows.size else task,
+                model.take(more), take_some(linear, more), part, self.rho, upto - done,
+            )  # fmt: skip
+            trial = put_rows(trial, more, some, 0)
+            whole = state.splitting
+            state.splitting = Splitting(
+                put_rows(whole.z, more, part.z, 1),
+                put_rows(whole.u, more, part.u, 1),
+                None if whole.s is None else put_rows(whole.s, more, part.s, 0),
+                None if whole.v is None else put_rows(whole.v, more, part.v, 0),
+            )
+            done = upto
+        return trial
+
+    def _inexactness(self, task: Task, state: State, pull: Array, gradient: Array) -> np.ndarray:
+        """‖H(x⁺ − x) + g + ∇ᵀp + box‖ / ‖H(x⁺ − x)‖, in the norm in which the certificate repairs: that of ∇(∇ᵀ∇)⁻¹."""
+        if task.identity:
+            return np.zeros(task.grid.batch)
+        inner = divergence(state.splitting.u, task.grid.weights)
+        if state.splitting.v is not None:
+            inner = inner + state.splitting.v
+        error = pull + gradient + self.rho * task.cosines.forward(inner)
+        above, below = (image_sums(part * part * self.poisson) for part in (error, pull))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.where(below > 0, np.sqrt(above / np.where(below > 0, below, 1)), np.inf)
+
+    def _adapt(self, rows: np.ndarray, kappa: np.ndarray, accepted: np.ndarray, inexact: np.ndarray) -> None:
+        """Change cs by κ, and the sweeps by how exact the inner step was."""
+        books = self.books
+        if self.task.identity:
+            return
+        kappa = np.where(np.isfinite(kappa), kappa, 1.0)
+        least = np.where(books.iterations[rows] < FALLING, FALL, 1.0)
+        down = np.clip(1.05 * kappa, least, 1.0)
+        books.cs[rows] *= np.where(kappa > 1, np.minimum(GROWTH, np.maximum(kappa, 1.0)), down)
+        factor = np.where(~accepted | (inexact > COARSE), 2.0, np.where(inexact < FINE, 0.5, 1.0))
+        books.sweeps[rows] = np.clip((books.sweeps[rows] * factor).astype(np.int64), LEAST_SWEEPS, MOST_SWEEPS)
+
+    def change_lam(self, lam: np.ndarray) -> None:
+        """Go on with other λ: multipliers follow them."""
+        old = self.task.lam
+        with np.errstate(invalid="ignore", divide="ignore"):
+            factors = np.where(old > 0, lam / np.where(old > 0, old, 1), 1.0)
+        self.task.lam = lam
+        self.state.splitting = self.state.splitting.times(factors)
+
+
+def _of_columns(flags: np.ndarray, task: Task, data: Array) -> Array:
+    return copy_to_device_of(np.array(task.grid.of_columns(flags.astype(np.float64)))[None, :], data)

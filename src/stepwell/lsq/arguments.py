@@ -1,0 +1,380 @@
+"""Arguments of small least-squares problems: read and checked once, for ``nnls`` and the family around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, TypeAlias, get_args
+
+import numpy as np
+
+from stepwell import _core, arrays
+from stepwell.arrays.checks import read_array, require_each, require_one_home
+from stepwell.arrays.over_systems import systems_of_whole
+from stepwell.common.checks import (
+    read_axis,
+    read_choice,
+    read_real,
+    read_whole,
+    require,
+    require_function,
+    require_shape,
+)
+from stepwell.common.threads import read_threads
+from stepwell.lsq.batch import Batch
+from stepwell.lsq.convolution import Convolution
+from stepwell.lsq.family import RULES, Family, Reader, is_number, read_family
+from stepwell.lsq.result import LSQResult, NNLSResult
+
+Array = arrays.Array
+
+MethodName: TypeAlias = Literal["auto", "qr", "gram"]
+Insertion: TypeAlias = Literal["guarded", "single"]
+Rule: TypeAlias = Literal["chi2", "discrepancy", "gcv", "lcurve"]
+Update: TypeAlias = Literal["cgs2", "mgs", "rotations", "csne"]
+
+#: The core counts rows and columns of one system, and both together, in 32 bits, with room to pad them.
+MAX_ROWS_AND_COLUMNS = 2**31 - 2**10
+
+
+def check(
+    A: Any,
+    b: Any,
+    method: str = "auto",
+    insertion: str = "guarded",
+    update: str = "cgs2",
+    lam: Any = 0.0,
+    warm_start: Any = None,
+    maxiter: int | None = None,
+    tol: float | None = None,
+    threads: int | None = None,
+    progress: Callable[[int, int], object] | None = None,
+    axis: int = 0,
+    *,
+    which: Any = None,
+    result: type = NNLSResult,
+    **more: Any,
+) -> Batch:
+    """Turn arguments into a batch, or say what is wrong with them; `more` is what `read_family` reads."""
+    read_choice("method", method, get_args(MethodName))
+    read_choice("insertion", insertion, get_args(Insertion))
+    read_choice("update", update, get_args(Update))
+    if method == "gram" and update != "cgs2":
+        raise ValueError(f"update is {update!r}; allowed: 'cgs2' with method='gram', which has one update of its own")
+    require_function("progress", progress)
+    convolution = isinstance(A, Convolution)
+    matrix, b, single = _alike(A.pulse if convolution else A, b)
+    shape = tuple(A.shape) if convolution else tuple(matrix.shape)
+    family_door = result is LSQResult
+    images = family_door and not convolution
+    require_shape(len(shape) in (2, 3) or (images and len(shape) > 3), "A", matrix, "(m, n) or (systems, m, n)")
+    rows, columns = shape[-2:]
+    if rows + columns > MAX_ROWS_AND_COLUMNS:
+        raise ValueError(f"A has shape {shape}; allowed: at most {MAX_ROWS_AND_COLUMNS} rows and columns together")
+    b, column = without_column(b, shape, which is not None) if family_door else (b, False)
+    forms = "(m,), or (systems, m), with axis=1 (m, systems)" if not family_door else "(m,), or (systems, m)"
+    require_shape(b.ndim in (1, 2) or (family_door and b.ndim > 2), "b", b, forms)
+    lone = b.ndim == 1
+    across = read_axis(axis) == 1 and not lone
+    own = shape if which is None else shape[-2:]
+    if which is not None:
+        require_shape(len(shape) == 3, "A", matrix, "(matrices, m, n) with `which`")
+    _require_systems(b.T if across else b, b, own, across)
+    b = b[None] if lone else _turned(b) if across else b
+    lead = () if lone else tuple(map(int, b.shape[:-1]))
+    b, matrix = _in_rows(b, rows), _in_stack(matrix, shape) if len(shape) > 3 else matrix
+    systems = int(b.shape[0])
+    dense = A.dense() if convolution and isinstance(lam, str) else matrix
+    family = _family(Reader(b, lead, single), (rows, columns), shape, lam, which, warm_start, result, dense, more)
+    damping = 0.0 if family is not None else read_real("lam", lam, at_least=0)
+    if update == "rotations":
+        require(damping == 0, "lam", damping, "0 with update='rotations', which has none; or update='cgs2'")
+    if family is not None:
+        require(
+            update == "cgs2", "update", update, "'cgs2' with L, weights, a mask, which, or a λ of each system's own"
+        )
+    size = max(rows, columns, 16)
+    tolerance = 0.0 if tol is None else read_real("tol", tol, above=0, below=1)
+    limit = 10 * columns + 100 if maxiter is None else read_whole("maxiter", maxiter, 1, as_float=True)
+    threads = read_threads(threads)
+    warm_x, warm_set, chain = _warm(warm_start, b, single, lead, columns, across, family)
+    shared = len(shape) == 2 or which is not None
+    whole = systems_of_whole(systems)
+    worth = _core.nnls_gram_is_worth_forming(whole, columns, shape[0] if which is not None else 1)
+    damped = damping > 0 or (family is not None and family.penalized)
+    method, choice = _choose(method, update, shared, whole, rows, columns, damped, worth)
+    weighted = family is not None and family.weights is not None
+    many = shared and (whole > 1 or which is not None)
+    return Batch(
+        matrix=matrix,
+        b=b,
+        single=single,
+        convolution=convolution,
+        rows=rows,
+        columns=columns,
+        origin=A.origin if convolution else 0,
+        method=method,
+        choice=choice,
+        update="gram" if method == "gram" else update,
+        guarded=insertion == "guarded",
+        form_gram=method == "gram" and many and worth and not weighted,
+        damping=damping,
+        tolerance=tolerance,
+        rounding=6 * float(np.finfo(float).eps) * size**0.25,
+        max_iter=min(limit, 2**31 - 1),
+        warm_x=warm_x,
+        warm_set=warm_set,
+        chain=chain,
+        threads=threads,
+        lone=lone,
+        lead=lead,
+        column=column,
+        family=family,
+        result=result,
+        whole=whole,
+        equations=rows,
+        progress=progress,
+    )
+
+
+def _family(
+    reader: Reader,
+    sizes: tuple[int, int],
+    shape: tuple[int, ...],
+    lam: Any,
+    which: Any,
+    warm_start: Any,
+    result: type,
+    matrix: Array | None,
+    more: dict[str, Any],
+) -> Family | None:
+    """Read what goes beyond x >= 0 and one λ; None where nothing does."""
+    given = which is not None or any(value is not None for value in more.values())
+    if result is NNLSResult and not given and is_number(lam):
+        return None
+    if isinstance(lam, str) and lam not in RULES:
+        read_real("lam", lam, at_least=0, other=", ".join(map(repr, RULES)))
+    more = dict(more)
+    bounds = more.pop("bounds", None)
+    named = None if which is None else reader.which(which, shape[0])
+    states = arrays.is_array(warm_start) and str(warm_start.dtype).endswith("int8")
+    return read_family(reader, sizes, bounds=bounds, lam=lam, which=named, states=states, matrix=matrix, **more)
+
+
+#: The core counts rows and columns of one system, and both together, in 32 bits, with room to pad them.
+MAX_ROWS_AND_COLUMNS = 2**31 - 2**10
+
+
+def _choose(
+    method: str, update: str, shared: bool, systems: int, rows: int, columns: int, damped: bool, worth: bool
+) -> tuple[str, str]:
+    if method != "auto":
+        return method, f"{method}, as asked"
+    if update != "cgs2":
+        return "qr", f"qr: update={update!r} belongs to it"
+    if _core.nnls_is_tiny(rows, columns, damped) and not (shared and systems > 1):
+        return "qr", f"qr: {rows} x {columns} is tiny"
+    if shared and worth and systems > 1:
+        return "gram", f"gram: one matrix for {systems} right-hand sides, its Gram matrix is formed once"
+    return "gram", "gram: products of the positive columns alone, dual and residual from A"
+
+
+def without_column(b: Array, shape: tuple[int, ...], named: bool) -> tuple[Array, bool]:
+    """Return b without a last axis of length one, as a column vector has it, and whether it had one."""
+    rows, lead = shape[-2], () if named else shape[:-2]
+    column = b.ndim > 1 and b.shape[-1] == 1 and rows != 1 and b.shape[-2] == rows
+    column = column and (not lead or tuple(b.shape[:-2]) == lead)
+    return (b[..., 0], True) if column else (b, False)
+
+
+def _in_rows(b: Array, rows: int) -> Array:
+    """Return right-hand sides of any shape one after the other."""
+    return b if b.ndim == 2 else b.reshape(-1, rows)
+
+
+def _in_stack(matrix: Array, shape: tuple[int, ...]) -> Array:
+    return matrix.reshape(-1, *shape[-2:])
+
+
+def _require_systems(rows_of_b: Array, b: Array, shape: tuple[int, ...], across: bool) -> None:
+    """Raise unless b, whose systems are turned to rows, fits A; where it would fit turned, the error says so."""
+    rows, own = shape[-2], shape[:-2]
+    fits = rows_of_b.shape[-1] == rows and (not own or tuple(rows_of_b.shape[:-1]) == own)
+    turned = b.ndim == 2 and b.shape[1 if across else 0] == rows and (not own or b.shape[0 if across else 1] == own[0])
+    other = 0 if across else 1
+    hint = f"; or axis={other}, if its {'rows' if across else 'columns'} are the right-hand sides" if turned else ""
+    if own:
+        wanted = (rows, own[0]) if across else (own[0], rows)
+        require_shape(fits, "b", b, f"{wanted}, as A has shape {shape}{hint}")
+    else:
+        require_shape(fits, "b", b, f"{rows} entries a system, as A of shape {shape} has rows{hint}")
+
+
+def read_matrix(name: str, value: Any) -> Array:
+    """Return a dense matrix, or say who takes sparse ones."""
+    instead = "; or stepwell.tikhonov(A, b, lam, bounds=...), which takes sparse matrices and operators"
+    return read_array(name, value, instead=instead if name == "A" else "")
+
+
+def _alike(matrix: Any, b: Any, names: tuple[str, str] = ("A", "b")) -> tuple[Array, Array, bool]:
+    """Bring both to arrays of one library and device, and say whether they are both of single precision.
+
+    Those of a device are brought to one dtype; on the host that is left to each part of the batch.
+    """
+    matrix, b = arrays.as_jax_mixes(read_matrix(names[0], matrix), read_array(names[1], b))
+    require_one_home(names[0], matrix, names[1], b)
+    xp = arrays.namespace_of(matrix, b)
+    if matrix.dtype == b.dtype == xp.float64:
+        return matrix, b, False
+    single = bool(matrix.dtype == xp.float32 and b.dtype == xp.float32)
+    return _ready(matrix, single), _ready(b, single), single
+
+
+def _ready(array: Array, single: bool) -> Array:
+    """Bring a device's array to the dtype that kernels read; of the host's only one that NumPy does not know."""
+    xp = arrays.namespace_of(array)
+    if not arrays.is_cuda(array):
+        return xp.astype(array, xp.float32) if arrays.is_bfloat16(array) else array
+    return arrays.as_float(array, "float32" if single else "float64")
+
+
+def _turned(array: Array) -> Array:
+    """Return a block with its columns as rows: a view on the host, whose parts are copied as they are solved."""
+    return arrays.as_contiguous(array.T) if arrays.is_cuda(array) else array.T
+
+
+def _warm(
+    warm_start: Any,
+    b: Array,
+    single: bool,
+    lead: tuple[int, ...],
+    columns: int,
+    across: bool,
+    family: Family | None,
+) -> tuple[Array | None, Array | None, bool]:
+    if warm_start is None:
+        return None, None, False
+    kinds = "an x, a boolean set, or 'chain'" if family is None else "an x, states (int8), a boolean set, or 'chain'"
+    if isinstance(warm_start, str):
+        require(warm_start == "chain", "warm_start", warm_start, kinds)
+        return None, None, True
+    start = read_array("warm_start", warm_start)
+    require_one_home("warm_start", start, "b", b)
+    systems = int(b.shape[0])
+    allowed = ((columns,), (columns, systems) if across else (*lead, columns) if lead else (systems, columns))
+    require_shape(tuple(start.shape) in allowed, "warm_start", start, f"{allowed[0]} or {allowed[1]}")
+    start = start[None] if start.ndim == 1 else _turned(start) if across else start.reshape(-1, columns)
+    xp = arrays.namespace_of(b)
+    if xp.isdtype(start.dtype, "bool") or (family is not None and family.states):
+        return None, start, False
+    start = _ready(start, single)
+    require_each(~xp.isnan(start), "warm_start", start, "numbers other than NaN")
+    return start, None, False
+
+
+def _require_symmetric(G: Array, single: bool) -> None:
+    """Raise for normal equations that no rounding has made unsymmetric.
+
+    Two sums of the same m products differ by at most 2 m ulp of √(G_ii G_jj): √ulp allows for 1e7 rows, and for 1e3 in
+    single precision, where rounding errors are of either sign.
+    """
+    xp = arrays.namespace_of(G)
+    turned = xp.matrix_transpose(G)
+    if bool(xp.all(turned == G)):
+        return
+    tolerance = float(np.finfo(np.float32 if single else np.float64).eps) ** 0.5
+    size = xp.sqrt(xp.abs(xp.linalg.diagonal(G)))
+    with np.errstate(all="ignore"):
+        apart = xp.abs(G - turned)
+        bad = xp.isfinite(apart) & (apart > tolerance * size[..., None] * size[..., None, :])
+    if not bool(xp.any(bad)):
+        return
+    apart = arrays.host_copy(xp.where(bad, apart, 0.0 * size[..., None]))
+    place = tuple(map(int, np.unravel_index(int(np.nanargmax(apart)), apart.shape)))
+    raise ValueError(
+        f"G is not symmetric: it differs from its transpose by {apart[place]:.3g} at index {place}; allowed: a "
+        f"symmetric matrix, to {tolerance:.1g} of √(G_ii G_jj); or (G + G.T) / 2"
+    )
+
+
+def check_gram(
+    G: Any,
+    c: Any,
+    *,
+    bounds: Any,
+    bb: Any,
+    rows: int | None,
+    lam: Any,
+    L: Any,
+    warm_start: Any,
+    maxiter: int | None,
+    tol: float | None,
+    threads: int | None,
+    progress: Callable[[int, int], object] | None,
+    **more: Any,
+) -> Batch:
+    """Turn the arguments of ``lsq_gram`` into a batch, or say what is wrong with them."""
+    require_function("progress", progress)
+    matrix, linear, single = _alike(G, c, ("G", "c"))
+    square = matrix.ndim in (2, 3) and matrix.shape[-1] == matrix.shape[-2]
+    require_shape(square, "G", matrix, "(n, n) or (systems, n, n)")
+    n = int(matrix.shape[-1])
+    fits = linear.ndim in (1, 2) and linear.shape[-1] == n
+    fits = fits and (matrix.ndim == 2 or tuple(linear.shape[:-1]) == tuple(matrix.shape[:-2]))
+    require_shape(fits, "c", linear, f"({n},) or (systems, {n}), as G has shape {tuple(matrix.shape)}")
+    lone = linear.ndim == 1
+    lead = () if lone else (int(linear.shape[0]),)
+    linear = linear[None] if lone else linear
+    reader = Reader(linear, lead, False)
+    reader.rounds_bounds = single
+    squared = None if bb is None else reader.rows("bb", bb, None).reshape(-1)
+    given = reader.doubles(reader.home("G", matrix))
+    _require_symmetric(given, "float32" in str(matrix.dtype))
+    xp = arrays.namespace_of(given)
+    if not (is_number(lam) and read_real("lam", lam, at_least=0) == 0):
+        unit = reader.doubles(reader.home("L", np.eye(n) if L is None else L))
+        require_shape(unit.ndim == 2 and unit.shape[-1] == n, "L", unit, f"(rows, {n}), as G has columns")
+        given = given + reader.lam(lam)[:, None, None] ** 2 * xp.matmul(unit.T, unit)
+    states = arrays.is_array(warm_start) and str(warm_start.dtype).endswith("int8")
+    family = read_family(
+        reader,
+        (0, n),
+        bounds=bounds,
+        states=states,
+        gram=arrays.as_contiguous(given if given.ndim == 3 else given[None]),
+        linear=arrays.as_contiguous(reader.doubles(reader.home("c", linear))),
+        squared_b=squared,
+        **more,
+    )
+    limit = 10 * n + 100 if maxiter is None else read_whole("maxiter", maxiter, 1, as_float=True)
+    warm_x, warm_set, chain = _warm(warm_start, linear, single, lead, n, False, family)
+    return Batch(
+        matrix=matrix,
+        b=linear,
+        single=single,
+        convolution=False,
+        rows=0,
+        columns=n,
+        origin=0,
+        method="gram",
+        choice="gram: normal equations are given",
+        update="gram",
+        guarded=True,
+        form_gram=False,
+        damping=0.0,
+        tolerance=0.0 if tol is None else read_real("tol", tol, above=0, below=1),
+        rounding=6 * float(np.finfo(float).eps) * max(n, 16) ** 0.25,
+        max_iter=min(limit, 2**31 - 1),
+        warm_x=warm_x,
+        warm_set=warm_set,
+        chain=chain,
+        threads=read_threads(threads),
+        lone=lone,
+        lead=lead,
+        column=False,
+        family=family,
+        result=LSQResult,
+        whole=int(linear.shape[0]),
+        progress=progress,
+        names=("G", "c"),
+        equations=0 if rows is None else read_whole("rows", rows, 1),
+    )

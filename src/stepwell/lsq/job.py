@@ -1,0 +1,163 @@
+"""A batch as the compiled core reads it, on the host and on a device: one structure of sizes, options and addresses."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from stepwell.arrays import Array, strides_of
+from stepwell.cuda.layouts import structure
+from stepwell.lsq.batch import COUNTS, LAM, LAM_COUNTS, MORE, UPDATE_CODES, Batch
+from stepwell.lsq.family import Family
+
+
+@dataclasses.dataclass(frozen=True)
+class Answers:
+    """What a solve fills: contiguous arrays, a row or an entry a system."""
+
+    x: Array  # (systems, n)
+    dual: Array  # (systems, n)
+    active: Array | None  # (systems, n), bytes
+    reals: Array  # (2, systems): residual, violation
+    counts: Array  # (6, systems), in the order of COUNTS
+    costs: Array  # (systems, 4)
+    # Of general problems.
+    state: Array | None = None  # (systems, n), int8
+    more: Array | None = None  # in the order of MORE, a row each
+    lam: Array | None = None  # in the order of LAM, a row each
+    lam_counts: Array | None = None  # in the order of LAM_COUNTS, a row each
+    variance: Array | None = None  # (systems, n)
+    factor: Array | None = None  # (systems, n(n + 1)/2): see `stepwell.lsq.result.KeptFactor`
+    factor_order: Array | None = None  # (systems, 1 + n), int32
+
+
+def job_sizes(batch: Batch) -> Any:
+    """Return a job without addresses, from which its workspace follows."""
+    pulse_length = int(batch.matrix.shape[-1]) if batch.convolution else 0
+    entries = pulse_length or batch.rows * batch.columns
+    return structure("NnlsJob")(
+        systems=batch.systems,
+        whole=batch.whole,
+        rows=batch.rows,
+        columns=batch.columns,
+        a_stride=0 if batch.shared and not batch.has_which else max(1, entries),
+        pulse_length=pulse_length,
+        pulse_origin=batch.origin,
+        options=structure("NnlsOptions")(
+            tolerance=batch.tolerance,
+            rounding=batch.rounding,
+            damping=batch.damping,
+            max_solves=batch.max_iter,
+            update=UPDATE_CODES[batch.update],
+            guarded=batch.guarded,
+            chain=batch.chain,
+        ),
+        family=_sizes(batch),
+    )
+
+
+def _sizes(batch: Batch) -> Any:
+    """Return what a general problem has, without addresses but those that tell that something is there."""
+    family = batch.family
+    if family is None:
+        return structure("NnlsFamily")()
+    return structure("NnlsFamily")(
+        general=1,
+        nonnegative=family.nonnegative,
+        weights=int(family.weights is not None),
+        which=int(family.which is not None),
+        matrices=batch.matrices,
+        summed=family.sum_low is not None,
+        slack=family.slack,
+        penalized=family.penalized,
+        penalty=int(family.penalty is not None),
+        penalty_rows=family.penalty_rows,
+        has_states=family.states,
+        rule=family.rule,
+        chi2=family.chi2,
+        gram=int(family.gram is not None),
+    )
+
+
+def fill_family(job: Any, family: Family, address: Callable[[Array], int], answers: Answers) -> None:
+    """Write the addresses of a general problem's arrays, which live until the job is done, into its job."""
+    into = job.family
+    for name in ("lower", "upper", "mask", "weights"):
+        rows = getattr(family, name)
+        if rows is not None:
+            setattr(into, name, address(rows))
+            setattr(into, f"{name}_stride", 0 if rows.shape[0] == 1 else strides_of(rows)[0])
+    for name in ("which", "sum_low", "sum_high", "coefficients", "penalty", "lam", "noise", "spectrum", "pencil"):
+        array = getattr(family, name)
+        if array is not None:
+            setattr(into, name, address(array))
+    for name in ("gram", "linear", "squared_b"):
+        array = getattr(family, name)
+        if array is not None:
+            setattr(into, name, address(array))
+            setattr(into, f"{name}_stride", 0 if array.shape[0] == 1 else strides_of(array)[0])
+    into.variance = 0 if answers.variance is None else address(answers.variance)
+    if answers.factor is not None and answers.factor_order is not None:
+        into.factor, into.factor_order = address(answers.factor), address(answers.factor_order)
+    into.sum_stride = int(family.sum_low is not None and family.sum_low.shape[0] > 1)
+    into.noise_stride = int(family.noise is not None and family.noise.shape[0] > 1)
+    into.spectrum_stride = (
+        strides_of(family.spectrum)[0] if family.spectrum is not None and family.spectrum.shape[0] > 1 else 0
+    )
+    into.own_spectra = int(family.own_spectra)
+    into.lam_stride = int(family.lam is not None and family.lam.shape[0] > 1)
+    assert answers.state is not None
+    assert answers.more is not None
+    into.state = address(answers.state)
+    for names, array, size in ((MORE, answers.more, 8), (LAM, answers.lam, 8), (LAM_COUNTS, answers.lam_counts, 4)):
+        first = 0 if array is None else address(array)
+        for k, name in enumerate(names if first else ()):
+            setattr(into, name, first + size * job.systems * k)
+
+
+def job_of_matrices(batch: Batch, address: Callable[[Array], int], matrix: Array, b: Array) -> Any:
+    """Return a job that reads A and b, and has no answers yet: rows of arrays are contiguous."""
+    job = job_sizes(batch)
+    job.systems = int(b.shape[0])
+    strides = strides_of(matrix)
+    job.a = address(matrix)
+    job.a_stride = 0 if batch.shared and not batch.has_which else strides[0]
+    job.row_stride = 0 if batch.convolution else strides[-2]
+    job.b, job.b_stride = address(b), strides_of(b)[0]
+    return job
+
+
+def make_job(
+    batch: Batch,
+    address: Callable[[Array], int],
+    matrix: Array,
+    b: Array,
+    warm: Array | None,
+    answers: Answers,
+    family: Family | None = None,
+) -> Any:
+    """Return the job of a batch, or of a part of one: rows of arrays are contiguous, and live until it is done."""
+    job = job_of_matrices(batch, address, matrix, b)
+    fill_job(job, batch, address, warm, answers, family)
+    return job
+
+
+def fill_job(
+    job: Any, batch: Batch, address: Callable[[Array], int], warm: Array | None, answers: Answers, family: Family | None
+) -> None:
+    """Write into a job what its systems start from and where their answers go."""
+    systems = job.systems
+    if warm is not None:
+        name = "warm_values" if batch.warm_x is not None else "warm_marks"
+        setattr(job, name, address(warm))
+        job.warm_stride = 0 if warm.shape[0] == 1 else strides_of(warm)[0]
+    job.x, job.dual = address(answers.x), address(answers.dual)
+    job.active = 0 if answers.active is None else address(answers.active)
+    reals, counts = address(answers.reals), address(answers.counts)
+    job.residual, job.violation = reals, reals + 8 * systems
+    for k, name in enumerate(COUNTS):
+        setattr(job, name, counts + 4 * systems * k)
+    job.costs = address(answers.costs)
+    if family is not None:
+        fill_family(job, family, address, answers)

@@ -1,8 +1,0 @@
-"""Total variation with a proven gap: edges kept, many slices at once, no step size to set, λ from the noise."""
-
-from __future__ import annotations
-
-from stepwell.tv.api import tv, tv_gap
-from stepwell.tv.results import TVGap, TVProgress, TVResult, TVStatus
-
-__all__ = ["TVGap", "TVProgress", "TVResult", "TVStatus", "tv", "tv_gap"]
