@@ -93,6 +93,12 @@ static __device__ __forceinline__ void evaluate(const FitModelJob& job, const Pr
     cost *= 0.5;
 }
 
+// (Called: what is done once for a problem must not cost the loop its registers.)
+static __device__ __noinline__ void write_end(const FitModelJob& job, int64_t number, const double* low,
+                                              const double* high, FitState<SW_PARAMETERS> state, int counted) {
+    write_answer(Size(), job, number, low, high, state, counted);
+}
+
 extern "C" __global__ void __launch_bounds__(SW_THREADS, SW_BLOCKS)
     fit_model(const __grid_constant__ FitLaunch launch) {
     extern __shared__ __align__(16) char memory[];
@@ -116,7 +122,7 @@ extern "C" __global__ void __launch_bounds__(SW_THREADS, SW_BLOCKS)
         const unsigned busy = __ballot_sync(all, running);
         if (!dry && 32 - __popc(busy) >= refill || busy == 0) {
             if (!running && number >= 0) {
-                write_answer(n, job, number, low, high, state_of(n, s), counted);
+                write_end(job, number, low, high, state_of(n, s), counted);
                 number = -1;
             }
             if (dry) return;

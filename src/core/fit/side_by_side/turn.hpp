@@ -141,71 +141,84 @@ SW_HD void judge(Size n, const FitOptions& options, SideState<R, Size::capacity>
     s.cost = choose(good, cost, s.cost);
 }
 
+// The model at x in variables that are scaled to columns of length one (of the largest that were seen), with S
+// where `curved` holds, a damping, and a ridge of each column's own size that keeps the factor.
+template <class R, class Size>
+struct SideModel {
+    typedef typename DecisionsOf<R>::Where Where;
+    const SideState<R, Size::capacity>& s;
+    const R *lows, *highs;
+    double ridge;
+    R to_x[Size::capacity], damping;
+    Where curved;
+    bool curves;  // somewhere
+
+    SW_HD R scale(int i) const { return choose(s.scale[i] > 0.0, s.scale[i], R(1.0)); }
+    SW_HD R a(int i, int j) const {
+        R entry = s.H[at(i, j)];
+        R more = R(0.0);
+        if (i == j) more = ridge * larger_of(entry * to_x[i] * to_x[i], R(1e-24)) + damping;
+        if (curves) entry = entry + choose(curved, s.S[at(i, j)], R(0.0));
+        return entry * to_x[i] * to_x[j] + more;
+    }
+    SW_HD R either(int i, int j) const { return i < j ? a(j, i) : a(i, j); }
+    SW_HD R b(int i) const { return s.g[i] * to_x[i]; }
+    SW_HD R low(int i) const { return (lows[i] - s.x[i]) * (scale(i) * to_x[i]); }
+    SW_HD R high(int i) const { return (highs[i] - s.x[i]) * (scale(i) * to_x[i]); }
+    SW_HD Where movable(int i) const { return lows[i] < highs[i]; }
+};
+
 // Ends fits at x, or finds their next trial points.
 template <class R, class Size>
 SW_HD void aim_all(Size n, const FitOptions& options, const R* low, const R* high,
                    SideState<R, Size::capacity>& s) {
     typedef typename DecisionsOf<R>::Where Where;
     typedef typename DecisionsOf<R>::Count Count;
-    constexpr int N = Size::capacity, packed = N * (N + 1) / 2;
-    R A[packed], b[N], left[N], right[N], to_x[N], d[N], side[N], z[N], other[N];
+    constexpr int N = Size::capacity;
+    SideModel<R, Size> model = {s, low, high, 4 * int(n) * double_epsilon, {}, R(0.0), Where(false), false};
+    R d[N];
+    Count side[N];
     Where stationary = Where(true);
     R rounding = R(0.0), place = R(0.0), slopes = R(0.0);
     const double gtol2 = 2 * options.gtol * options.gtol;
     SW_UNROLL
     for (int i = 0; i < n; ++i) {
-        const R diagonal = s.H[at(i, i)], scale = choose(s.scale[i] > 0.0, s.scale[i], R(1.0));
+        const R diagonal = s.H[at(i, i)], scale = model.scale(i);
         const Where held = ((s.x[i] <= low[i]) & (s.g[i] >= 0.0)) | ((s.x[i] >= high[i]) & (s.g[i] <= 0.0));
         stationary = stationary & (held | (s.g[i] * s.g[i] <= gtol2 * diagonal * s.cost));
         rounding = rounding + diagonal * s.x[i] * s.x[i];
         place = place + scale * s.x[i] * s.x[i];
-        to_x[i] = inverse_root_of(scale);
-        b[i] = s.g[i] * to_x[i];
-        slopes = slopes + b[i] * b[i];
-        const R size = scale * to_x[i];
-        left[i] = (low[i] - s.x[i]) * size;
-        right[i] = (high[i] - s.x[i]) * size;
-        d[i] = side[i] = R(0.0);
+        model.to_x[i] = inverse_root_of(scale);
+        slopes = slopes + model.b(i) * model.b(i);
+        d[i] = R(0.0);
+        side[i] = Count(0);
     }
     s.radius = choose(s.radius < 0.0, choose(place > 0.0, root_of(place), R(100.0)), s.radius);
-    const double ridge = 4 * int(n) * double_epsilon;
     const Where zero = s.cost <= larger_of(8 * options.epsilon * options.epsilon * rounding, s.floor);
 
     // Passes: the model without damping, then with S where that helps, then damped until the step is as long
     // as the radius: λ inside a bracket (0, ‖b‖/Δ), from the last one.
-    R damping = R(0.0), bottom = R(0.0), top = root_of(slopes) / larger_of(s.radius, R(1e-300)),
-      promise = R(0.0);
-    Where curved = Where(false), need = s.status == still_running;
+    R bottom = R(0.0), top = root_of(slopes) / larger_of(s.radius, R(1e-300)), promise = R(0.0);
+    Where need = s.status == still_running;
     SW_ROLLED
-    for (int pass = 0; pass < 2 + FitConstants::damping_tries; ++pass) {
-        SW_UNROLL
-        for (int i = 0; i < n; ++i) {
-            SW_UNROLL
-            for (int j = 0; j <= i; ++j) {
-                R entry = s.H[at(i, j)];
-                if (pass > 0) entry = entry + choose(curved, s.S[at(i, j)], R(0.0));
-                A[at(i, j)] = entry * to_x[i] * to_x[j];
-            }
-            const R own = s.H[at(i, i)] * to_x[i] * to_x[i];
-            A[at(i, i)] = A[at(i, i)] + ridge * larger_of(own, R(1e-24)) + damping;
-        }
+    for (int pass = 0; pass < 3 + FitConstants::damping_tries; ++pass) {
         Where definite;
-        minimise_within(n, A, b, left, right, choose(curved, R(1e-10), R(1e-300)), need, z, other, definite);
-        const Where fails = need & curved & !definite, found = need & !fails;
-        curved = curved & !fails;
+        minimise_within(n, model, choose(model.curved, R(1e-10), R(1e-300)), need, d, side, definite);
         R length = R(0.0);
         SW_UNROLL
-        for (int i = 0; i < n; ++i) {
-            d[i] = choose(found, z[i], d[i]);
-            side[i] = choose(found, other[i], side[i]);
-            length = length + d[i] * d[i];
-        }
+        for (int i = 0; i < n; ++i) length = length + d[i] * d[i];
         length = root_of(length);
-        Where damped = damping > 0.0;
+        Where once_more = need & model.curved & !definite;  // without S, which bends the wrong way
+        model.curved = model.curved & !once_more;
         if (pass == 0) {
-            R value = quadratic(n, A, d);
+            R value = R(0.0);  // ½ dᵀAd + bᵀd
             SW_UNROLL
-            for (int i = 0; i < n; ++i) value = value + b[i] * d[i];
+            for (int i = 0; i < n; ++i) {
+                R sum = model.b(i) + model.a(i, i) * d[i] * 0.5;
+                SW_UNROLL
+                for (int j = 0; j < i; ++j) sum = sum + model.a(i, j) * d[j];
+                value = value + sum * d[i];
+            }
             promise = -value / s.cost;
             Count status = s.status;
             const auto end = [&](Where where, FitStatus reason) {
@@ -222,34 +235,37 @@ SW_HD void aim_all(Size n, const FitOptions& options, const R* low, const R* hig
             s.status = status;
             need = status == still_running;
             if (!any(need)) return;
-            if (options.secant) curved = need & s.secant_helps & (promise <= FitConstants::tail);
+            if (options.secant) {
+                once_more = model.curved = need & s.secant_helps & (promise <= FitConstants::tail);
+                model.curves = any(once_more);
+            }
         }
-        // Who goes on: with S for the first time, or because the step is too long, or not as long as wanted.
-        const Where tries_secant = pass == 0 ? curved : Where(false);
-        const Where long_ = length > 1.1 * s.radius, short_ = length < 0.9 * s.radius;
-        const Where begins = need & !tries_secant & !damped & long_;
-        const Where again = need & damped & (long_ | short_);
-        bottom = choose(again & (length > s.radius), damping, bottom);
-        top = choose(again & (length <= s.radius), damping, top);
+        // Who goes on beside those: whose step is too long, or not as long as wanted.
+        const Where damped = model.damping > 0.0;
+        const Where longer = length > 1.1 * s.radius, shorter = length < 0.9 * s.radius;
+        const Where begins = need & !once_more & !damped & longer;
+        const Where again = need & damped & (longer | shorter);
+        bottom = choose(again & (length > s.radius), model.damping, bottom);
+        top = choose(again & (length <= s.radius), model.damping, top);
         const R factor = length / s.radius;
-        R next = damping * factor * root_of(root_of(factor));  // the length falls about as 1/(a + λ)
+        R next = model.damping * factor * root_of(root_of(factor));  // the length falls about as 1/(a + λ)
         const R middle = root_of(larger_of(bottom, 1e-6 * top) * top);
         next = choose((next > bottom) & (next < top), next, middle);
         const R start = smaller_of(larger_of(s.damping, 1e-3 * top), top);
-        damping = choose(begins, start, choose(again, next, damping));
-        need = tries_secant | begins | again;
+        need = once_more | begins | again;
         if (!any(need)) break;
+        model.damping = choose(begins, start, choose(again, next, model.damping));
     }
-    s.damping = damping;
+    s.damping = model.damping;
 
     const Where running = s.status == still_running;
     Where moves = Where(false);
     SW_UNROLL
     for (int i = 0; i < n; ++i) {
-        R there = s.x[i] + d[i] * to_x[i];
+        R there = s.x[i] + d[i] * model.to_x[i];
         if (options.single) there = as_single(there);
         there = smaller_of(larger_of(there, low[i]), high[i]);
-        there = choose(side[i] < 0.0, low[i], choose(side[i] > 0.0, high[i], there));
+        there = choose(side[i] < 0, low[i], choose(side[i] > 0, high[i], there));
         s.trial[i] = choose(running, there, s.x[i]);
         d[i] = s.trial[i] - s.x[i];
         moves = moves | (d[i] != 0.0);
@@ -258,7 +274,8 @@ SW_HD void aim_all(Size n, const FitOptions& options, const R* low, const R* hig
     const Count nothing =
         choose(promise <= options.ftol, Count(int(FitStatus::promise)), Count(int(FitStatus::rounding)));
     s.status = choose(running & !moves, nothing, s.status);
-    R value = quadratic(n, s.H, d) + choose(curved, quadratic(n, s.S, d), R(0.0));
+    R value = quadratic(n, s.H, d);
+    if (model.curves) value = value + choose(model.curved, quadratic(n, s.S, d), R(0.0));
     SW_UNROLL
     for (int i = 0; i < n; ++i) value = value + s.g[i] * d[i];
     s.predicted = -value;
