@@ -10,6 +10,7 @@ from stepwell.api.lsq import lsq_gram as lsq_gram
 from stepwell.api.lsq import lsq_linear as lsq_linear
 from stepwell.api.nnls import nnls as nnls
 from stepwell.common.status import SolverStatus as SolverStatus
+from stepwell.fit import models as models
 from stepwell.krylov import LinearResult as LinearResult
 from stepwell.krylov import LinearStatus as LinearStatus
 from stepwell.krylov import Progress as Progress
