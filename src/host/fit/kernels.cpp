@@ -150,6 +150,47 @@ bool wants(const FitJob& job, int64_t problem, double cost) {
     return with_size(job.n, [&](auto n) { return wants_jacobian(states_of(job, n)[problem], cost); });
 }
 
+// Forwards, or backwards where that leaves the box, or to the farther bound: SciPy's rule. A step is √ε of
+// the parameter's size, and what rounding leaves of it.
+template <class Size>
+void move_row(Size n, const FitJob& job, int64_t row, const double* typical, double* steps) {
+    const int64_t problem = job.rows[row];
+    const auto& state = states_of(job, n)[problem];
+    const double *low = low_of(job, problem), *high = high_of(job, problem);
+    const double best = std::sqrt(job.options.epsilon);
+    for (int j = 0; j < n; ++j) {
+        const double x = state.trial[j], size = best * max_of(absolute(x), typical[j]);
+        double there = x + size;
+        if (there > high[j])
+            there = x - size >= low[j] ? x - size : high[j] - x >= x - low[j] ? high[j] : low[j];
+        if (job.options.single) there = double(float(there));
+        steps[j] = there - x;
+    }
+}
+
+void moved_points(const FitJob& job, const int64_t* places, int64_t count, const double* typical,
+                  int64_t typical_stride, int32_t columns, double* steps, double* x, float* single) {
+    with_size(job.n, [&](auto n) {
+        const auto* states = states_of(job, n);
+        over_rows(job, count, [&](int64_t k, FitScratch&) {
+            const int64_t row = places ? places[k] : k;
+            move_row(n, job, row, typical + job.rows[row] * typical_stride, steps + k * n);
+            const double* from = states[job.rows[row]].trial;
+            for (int j = 0; j < n; ++j) {
+                const int column = job.column_of[j];
+                if (column < 0 || column >= columns) continue;
+                const int64_t begin = (int64_t(column) * count + k) * n;
+                for (int i = 0; i < n; ++i) {
+                    const double entry = from[i] + (i == j ? steps[k * n + j] : 0.0);
+                    if (x) x[begin + i] = entry;
+                    if (single) single[begin + i] = float(entry);
+                }
+            }
+        });
+        return 0;
+    });
+}
+
 void points(const FitJob& job, bool accepted, double* x, float* single) {
     with_size(job.n, [&](auto n) {
         const auto* states = states_of(job, n);
@@ -274,11 +315,44 @@ void refine(const FitJob& job, const FitEnds& ends) {
     });
 }
 
+// Columns are scaled to length one, as a fit does; a ridge of rounding keeps the factor.
+template <class Size>
+void bounded_system(Size n, const double* gram, const double* linear, const double* low, const double* high,
+                    double* x, int8_t* side) {
+    constexpr int N = Size::capacity;
+    double A[FitState<N>::packed], b[N], to_x[N], lows[N], highs[N];
+    for (int i = 0; i < n; ++i) {
+        const double size = gram[i * n + i] > 0 ? gram[i * n + i] : 1;
+        to_x[i] = inverse_root(size);
+        b[i] = -linear[i] * to_x[i];
+        lows[i] = low[i] / to_x[i];
+        highs[i] = high[i] / to_x[i];
+        for (int j = 0; j < i; ++j) A[at(i, j)] = gram[i * n + j] * to_x[i] * to_x[j];
+        A[at(i, i)] = 1 + 16 * n * double_epsilon;
+    }
+    BoundedStep<N> step;
+    bounded_step(n, A, b, lows, highs, 1e-300, true, step);
+    for (int i = 0; i < n; ++i) {
+        side[i] = step.side[i];
+        x[i] = side[i] < 0 ? low[i] : side[i] > 0 ? high[i] : clamp_to(step.d[i] * to_x[i], low[i], high[i]);
+    }
+}
+
+void bounded(int64_t count, int32_t n, const double* gram, const double* linear, const double* low,
+             const double* high, double* x, int8_t* side) {
+    with_size(n, [&](auto size) {
+        for (int64_t k = 0; k < count; ++k)
+            bounded_system(size, gram + k * n * n, linear + k * n, low + k * n, high + k * n, x + k * n,
+                           side + k * n);
+        return 0;
+    });
+}
+
 }  // namespace
 
 const FitKernels& fit_kernels() {
-    static const FitKernels all{state_bytes, begin,  costs,      turn,       is_running,
-                                wants,       points, set_status, write_ends, refine};
+    static const FitKernels all{state_bytes,  begin,  costs,      turn,       is_running, wants,
+                                moved_points, points, set_status, write_ends, refine,     bounded};
     return all;
 }
 

@@ -76,6 +76,11 @@ public:
                          std::byte[size_t(kernels().state_bytes(job.n)) * x0.shape(0) + 64]);
         job.states = states.get();
         rows_.resize(x0.shape(0));
+        column_of.assign(n, -1);
+        for (size_t j = 0; j < n; ++j)
+            for (size_t p = 0; p < low.shape(0) && column_of[j] < 0; ++p)
+                if (low.data()[p * n + j] < high.data()[p * n + j]) column_of[j] = columns_++;
+        job.column_of = column_of.data();
         {
             const nb::gil_scoped_release release;
             kernels().begin(job, x0.data());
@@ -130,30 +135,57 @@ public:
     // With derivatives of all rows, or of those that wanted() named alone.
     int64_t turn(std::optional<Any> jacobian) {
         require(bool(values_), "values first");
-        std::vector<int64_t> has;
-        job.has_jacobian = nullptr;
-        const size_t given = jacobian ? jacobian->shape(0) : 0;
         if (jacobian) {
             const bool fits = jacobian->ndim() == 3 && jacobian->shape(1) == size_t(job.points) &&
                               jacobian->shape(2) == size_t(job.n);
             require(fits, "jacobian");
             job.jacobian = numbers_of(*jacobian);
         }
-        if (given != rows_.size()) {
-            has.assign(rows_.size(), -1);
-            int64_t next = 0;
-            for (size_t row = 0; row < rows_.size(); ++row)
-                if (kernels().wants(job, rows_[row], costs[row])) has[row] = next++;
-            require(next == int64_t(given), "jacobian: as many rows as wanted");
-            job.has_jacobian = has.data();
+        return decide(jacobian ? jacobian->shape(0) : 0);
+    }
+
+    // Points with one parameter moved each, of all rows or of those that wanted() names, and their problems:
+    // (columns of rows, n). Their values go to turn_moved().
+    nb::tuple moved(bool all, Doubles typical) {
+        require(typical.shape(1) == size_t(job.n), "typical");
+        require(typical.shape(0) == 1 || typical.shape(0) == size_t(job.problems), "typical");
+        std::vector<int64_t> places;
+        for (size_t row = 0; row < rows_.size(); ++row)
+            if (all || kernels().wants(job, rows_[row], costs[row])) places.push_back(int64_t(row));
+        const size_t count = places.size(), n = size_t(job.n), columns = size_t(columns_);
+        steps.resize(count * n);
+        auto rows = new_array<int64_t>({columns * count});
+        for (size_t k = 0; k < columns * count; ++k) rows.data()[k] = rows_[size_t(places[k % count])];
+        const int64_t stride = typical.shape(0) == 1 ? 0 : job.n;
+        const auto fill = [&](double* x, float* single) {
+            kernels().moved_points(job, places.data(), int64_t(count), typical.data(), stride, columns_,
+                                   steps.data(), x, single);
+        };
+        if (job.options.single) {
+            auto points = new_array<float>({columns * count, n});
+            fill(nullptr, points.data());
+            return nb::make_tuple(points, rows);
         }
-        {
-            const nb::gil_scoped_release release;
-            kernels().turn(job);
-            narrow();
-        }
-        values_.reset();
-        return running();
+        auto points = new_array<double>({columns * count, n});
+        fill(points.data(), nullptr);
+        return nb::make_tuple(points, rows);
+    }
+
+    // A turn with values at the points of moved(): (columns, rows, points).
+    int64_t turn_moved(Any values) {
+        const size_t count = steps.size() / size_t(job.n);
+        const bool fits = values.ndim() == 3 && values.shape(0) == size_t(columns_) &&
+                          values.shape(1) == count && values.shape(2) == size_t(job.points);
+        require(fits && bool(values_), "values of moved points");
+        job.jacobian = numbers_of(values);
+        job.jacobian.stride[0] = values.stride(1);
+        job.jacobian.stride[1] = values.stride(2);
+        job.jacobian.stride[2] = values.stride(0);
+        job.steps = steps.data();
+        job.moved = true;
+        const int64_t left = decide(count);
+        job.moved = false;
+        return left;
     }
 
     void end_rows(nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu> problems,
@@ -231,9 +263,32 @@ private:
     std::optional<Any> y_, weights_, values_;
     std::unique_ptr<std::byte[], Aligned> states;
     std::vector<int64_t> rows_;
-    std::vector<double> costs;
+    std::vector<double> costs, steps;
+    std::vector<int32_t> column_of;  // parameters that some problem can move
+    int32_t columns_ = 0;
     FitEnds ends_{};
     nb::dict kept;
+
+    // A turn with derivatives of `given` rows: all, or as many as want them.
+    int64_t decide(size_t given) {
+        std::vector<int64_t> has;
+        job.has_jacobian = nullptr;
+        if (given != rows_.size()) {
+            has.assign(rows_.size(), -1);
+            int64_t next = 0;
+            for (size_t row = 0; row < rows_.size(); ++row)
+                if (kernels().wants(job, rows_[row], costs[row])) has[row] = next++;
+            require(next == int64_t(given), "jacobian: as many rows as wanted");
+            job.has_jacobian = has.data();
+        }
+        {
+            const nb::gil_scoped_release release;
+            kernels().turn(job);
+            narrow();
+        }
+        values_.reset();
+        return running();
+    }
 
     void list_rows() {
         job.rows = rows_.data();
@@ -280,10 +335,34 @@ void bind_fit(nb::module_& m) {
         .def("wanted", &FitBatch::wanted, "Which rows of the trial points want derivatives.")
         .def("turn", &FitBatch::turn, nb::arg("jacobian").none(),
              "Take derivatives, of all rows or of those wanted, and decide; return how many problems run on.")
+        .def("moved", &FitBatch::moved, nb::arg("all"), nb::arg("typical").noconvert(),
+             "Trial points with one parameter moved each, and their problems.")
+        .def("turn_moved", &FitBatch::turn_moved, nb::arg("values"),
+             "Take values at the moved points, (columns, rows, points), and decide.")
         .def("end_rows", &FitBatch::end_rows, nb::arg("problems"), nb::arg("status"), "End some problems.")
         .def("ends", &FitBatch::ends, nb::arg("variances"), nb::arg("covariance"), "What holds at the end.")
         .def("refine", &FitBatch::refine, nb::arg("problems"), nb::arg("values"), nb::arg("jacobian"),
              "Write variances of some problems again, from their derivatives.");
+    m.def(
+        "fit_bounded",
+        [](nb::ndarray<const double, nb::ndim<3>, nb::c_contig, nb::device::cpu> gram, Doubles linear,
+           Doubles low, Doubles high) {
+            const size_t k = gram.shape(0), n = gram.shape(1);
+            require(gram.shape(2) == n && n >= 1 && n <= 64, "gram");
+            for (const Doubles* one : {&linear, &low, &high})
+                require(one->shape(0) == k && one->shape(1) == n, "shapes");
+            auto x = new_array<double>({k, n});
+            auto side = new_array<int8_t>({k, n});
+            {
+                const nb::gil_scoped_release release;
+                kernels().bounded(int64_t(k), int32_t(n), gram.data(), linear.data(), low.data(), high.data(),
+                                  x.data(), side.data());
+            }
+            return nb::make_tuple(x, side);
+        },
+        nb::arg("gram").noconvert(), nb::arg("linear").noconvert(), nb::arg("low").noconvert(),
+        nb::arg("high").noconvert(),
+        "Minimise ½xᵀGx − cᵀx within bounds, many small systems; x, and where it is.");
     nb::dict codes;
     codes["LIMIT"] = int(FitStatus::limit);
     codes["GRADIENT"] = int(FitStatus::gradient);

@@ -26,7 +26,7 @@ inline double lane_total(const Pack& sums) {
 constexpr int fit_chunk = 128;
 
 struct FitScratch {
-    alignas(64) double pull[fit_chunk], curve[fit_chunk], weighed[fit_chunk];
+    alignas(64) double pull[fit_chunk], curve[fit_chunk], weighed[fit_chunk], value[fit_chunk];
     int32_t point[fit_chunk];
     std::vector<double> columns;  // n of fit_chunk, then whatever `refine` needs
 
@@ -49,6 +49,7 @@ inline int read_points(const FitJob& job, int64_t problem, int64_t row, int32_t&
         cost[count % lanes] += found.cost;
         scratch.pull[count] = found.pull;
         scratch.curve[count] = found.curve;
+        scratch.value[count] = value;
         scratch.point[count++] = next;
     }
     return count;
@@ -76,13 +77,20 @@ inline void read_column(const FitJob& job, const T* from, int count, const FitSc
 
 inline void read_columns(const FitJob& job, int64_t place, int count, FitScratch& scratch) {
     for (int j = 0; j < job.n; ++j) {
-        const int64_t begin = place * job.jacobian.stride[0] + j * job.jacobian.stride[2];
+        double* out = scratch.column(j);
+        const int column = job.moved ? job.column_of[j] : j;
+        if (column < 0) {
+            for (int i = 0; i < count || i % lanes; ++i) out[i] = 0;
+            continue;
+        }
+        const int64_t begin = place * job.jacobian.stride[0] + column * job.jacobian.stride[2];
         if (job.jacobian.single)
-            read_column(job, static_cast<const float*>(job.jacobian.data) + begin, count, scratch,
-                        scratch.column(j));
+            read_column(job, static_cast<const float*>(job.jacobian.data) + begin, count, scratch, out);
         else
-            read_column(job, static_cast<const double*>(job.jacobian.data) + begin, count, scratch,
-                        scratch.column(j));
+            read_column(job, static_cast<const double*>(job.jacobian.data) + begin, count, scratch, out);
+        if (!job.moved) continue;
+        const double step = job.steps[place * job.n + j];
+        for (int i = 0; i < count; ++i) out[i] = (out[i] - scratch.value[i]) / step;
     }
 }
 
