@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from stepwell.arrays import is_array, is_cuda
 from stepwell.common.checks import require, require_kind, warn_caller
 from stepwell.common.typing import ArrayLike
 from stepwell.fit import arguments
@@ -151,6 +152,11 @@ def curve_fit(
         progress=progress, callback=callback,
     )  # fmt: skip
     options = arguments.read_options(given)
+    plain = jac is None and linear is None and starts is None and callback is None
+    if plain and hasattr(f, "__stepwell_fit_on_device__") and is_array(ydata) and is_cuda(ydata):
+        read = (xdata, ydata, p0, sigma, absolute_sigma, bounds, nan_policy, mask, fixed, own_x, options)
+        found: FitResult = f.__stepwell_fit_on_device__(*read)
+        return found
     whole = None
     if sigma is not None and np.ndim(ydata) == 1 and np.ndim(sigma) == 2:
         whole, sigma = sigma, None
