@@ -65,9 +65,9 @@ def curve_fit(
     ----------
     f : callable or compiled model
         The model. ``f(x, a, b, ...)`` as in SciPy: with several problems each parameter comes as a column (k, 1), so
-        that ``lambda t, a, k: a * np.exp(-k * t)`` returns (k, m) by itself. Or ``f(x, p)`` and ``f(x, p, rows)``, where
-        the second argument is called ``p``: one array (k, n) of the problems `rows` that still run. Functions of NumPy,
-        CuPy, PyTorch or JAX. A model of :mod:`stepwell.models` is fitted by compiled code.
+        that ``lambda t, a, k: a * np.exp(-k * t)`` returns (k, m) by itself. Or ``f(x, p)`` and ``f(x, p, rows)``,
+        where the second argument is called ``p``: one array (k, n) of the problems `rows` that still run. Functions of
+        NumPy, CuPy, PyTorch or JAX. A model of :mod:`stepwell.models` is fitted by compiled code.
     xdata : any
         Handed on to `f` as it is. Where its shape is that of `ydata`, each problem has its own x.
     ydata : array, shape (m,) or (..., m)

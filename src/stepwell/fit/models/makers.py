@@ -86,7 +86,10 @@ def pseudo_voigts(count: int = 1, *, offset: bool = False) -> CompiledModel:
 
 
 def polynomial_peak(degree: int = 1) -> CompiledModel:
-    """Return a Gaussian on a polynomial, a exp(-(x - mu)² / 2 s²) + c0 + c1 x + ...; parameters a, mu, s, c0, c1, ...."""
+    """Return a Gaussian on a polynomial, a exp(-(x - mu)² / 2 s²) + c0 + c1 x + ....
+
+    Parameters are a, mu, s, c0, c1, ....
+    """
     require(isinstance(degree, int) and 0 <= degree <= 12, "degree", degree, "0 to 12")
     names = ["a", "mu", "s", *(f"c{k}" for k in range(degree + 1))]
     bounds = [_ANY, _ANY, _POSITIVE] + [_ANY] * (degree + 1)
@@ -116,8 +119,9 @@ def ivim() -> CompiledModel:
 
 
 def tofts(*, extended: bool = False) -> CompiledModel:
-    """Return Tofts' model of contrast agent in tissue, Ktrans ∫ cp(τ) exp(-kep (t - τ)) dτ, plus vp cp(t) if `extended`.
+    """Return Tofts' model of contrast agent in tissue, Ktrans ∫ cp(τ) exp(-kep (t - τ)) dτ, plus vp cp(t).
 
+    The term of vp is there where `extended` is set.
     `xdata` is (2, m): times in increasing order, and the concentration in the blood plasma at these times, which is
     taken to be linear between them and to begin with the first. Parameters are Ktrans, kep and, extended, vp.
     """
