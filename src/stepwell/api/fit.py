@@ -64,8 +64,8 @@ def curve_fit(
     ----------
     f : callable or compiled model
         The model. ``f(x, a, b, ...)`` as in SciPy: with several problems each parameter comes as a column (k, 1), so
-        that ``lambda t, a, k: a * np.exp(-k * t)`` returns (k, m) by itself. Or ``f(x, p)`` and ``f(x, p, rows)``, where
-        the second argument is called ``p``: one array (k, n) of the problems `rows` that still run. Functions of NumPy,
+        that ``lambda t, a, k: a * np.exp(-k * t)`` returns (k, m) by itself. Or ``f(x, p)`` and ``f(x, p, rows)``,
+        where the second argument is called ``p``: one array (k, n) of the problems `rows` that still run. Functions of NumPy,
         CuPy, PyTorch or JAX. A model of :mod:`stepwell.models` is fitted by compiled code.
     xdata : any
         Handed on to `f` as it is. Where its shape is that of `ydata`, each problem has its own x.
@@ -115,7 +115,7 @@ def curve_fit(
         Ends after a shorter step, relative to x; by default not tested, since a short step is no sign of an end.
     gtol : float, default 1e-10 (1e-6)
         A fit ends where no free column makes a larger cosine with the residual.
-    maxiter : int, default 200 (n + 1)
+    maxiter : int, default 400 (n + 1)
         Limit on steps.
     maxfev, max_nfev : int, optional
         Limit on evaluations, by SciPy's two names.
