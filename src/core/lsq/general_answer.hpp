@@ -184,6 +184,8 @@ private:
             this->multiplier += shift;
             team.sync();
         }
+        // (What was no number on the way to the dual is not seen by a maximum.)
+        if (!(residual_norm < double_infinity)) measured.breach = double_infinity;
         if (!task.extent.gram_only) measured.decrement = this->decrement();
         if (!summed && !task.extent.gram_only && residual_norm > b_norm) {
             double reach = 0;
