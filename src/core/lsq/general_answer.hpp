@@ -200,7 +200,9 @@ private:
         return measured;
     }
 
-    SW_HD double penalty_in(int j) const { return ws.penalty_square ? ws.penalty_square[j] : 0.0; }
+    SW_HD double penalty_in(int j) const {
+        return ws.penalty_square ? factor.penalty * ws.penalty_square[j] : 0.0;
+    }
 
     template <class Scalar>
     SW_CALL void find_dual(const Job& job, int64_t system, const Scalar* b, const Scalar* x) {
