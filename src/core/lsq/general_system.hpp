@@ -51,7 +51,7 @@ struct GeneralSystem : ActiveSet<Team, Matrix, Rounding> {
                 return non_finite;
             if (!read_bounds(mask) || (family.summed && !sum_is_within_bounds(mask))) return infeasible;
             if (task.extent.gram_only || least_size > 0) break;
-            least_size = size_beyond_b();
+            least_size = size_beyond_b(mask);
             if (least_size == 0) break;
         }
         subtract_references();
@@ -282,11 +282,11 @@ private:
 
     // What bounds and the sum take of b, where that is so much more than b that its squares are no numbers;
     // else 0. Then they are what is scaled to one.
-    SW_HD double size_beyond_b() const {
+    SW_HD double size_beyond_b(const uint8_t* mask) const {
         constexpr double far_beyond = 1e50;
         double size = 0;
         team.each(task.matrix.top.columns, [&](int j) {
-            const double scale = task.scale_of(j);
+            const double scale = mask && !mask[j] ? 0.0 : task.scale_of(j);
             const int state = ws.state[j];
             const double at = state & is_free ? 0.0 : state & reflected ? given_upper[j] : given_lower[j];
             if (scale > 0 && is_finite(at)) size += absolute(at) / scale * norm_with_penalty(j);
