@@ -207,7 +207,7 @@ def _solve(batch: Batch, early: bool) -> tuple[Answers, AnyResult | None]:
         more=memory.empty((len(MORE), systems), "float64") if general else None,
         lam=memory.empty((len(LAM), systems), "float64") if general else None,
         lam_counts=memory.empty((len(LAM_COUNTS), systems), "int32") if general else None,
-        variance=memory.empty((systems, n), "float64") if batch.family and batch.family.variance else None,
+        deviation=memory.empty((systems, n), "float64") if batch.family and batch.family.variance else None,
         factor=memory.empty((systems, n * (n + 1) // 2), "float64") if batch.keeps_factor else None,
         factor_order=memory.empty((systems, n + 1), "int32") if batch.keeps_factor else None,
     )

@@ -42,7 +42,7 @@ def find_answers(batch: Batch) -> Answers:
         more=np.empty((len(MORE), systems)) if general else None,
         lam=np.empty((len(LAM), systems)) if batch.reports_lam else None,
         lam_counts=np.empty((len(LAM_COUNTS), systems), np.int32) if batch.reports_lam else None,
-        variance=np.empty((systems, n)) if batch.family is not None and batch.family.variance else None,
+        deviation=np.empty((systems, n)) if batch.family is not None and batch.family.variance else None,
         factor=np.empty((systems, n * (n + 1) // 2)) if batch.keeps_factor else None,
         factor_order=np.empty((systems, n + 1), np.int32) if batch.keeps_factor else None,
     )
@@ -70,7 +70,7 @@ def find_answers(batch: Batch) -> Answers:
                 more=np.empty((len(MORE), stop - start)) if general else None,
                 lam=np.empty((len(LAM), stop - start)) if batch.reports_lam else None,
                 lam_counts=np.empty((len(LAM_COUNTS), stop - start), np.int32) if batch.reports_lam else None,
-                variance=None if whole.variance is None else whole.variance[part],
+                deviation=None if whole.deviation is None else whole.deviation[part],
                 factor=None if whole.factor is None else whole.factor[part],
                 factor_order=None if whole.factor_order is None else whole.factor_order[part],
             )
