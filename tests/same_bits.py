@@ -151,47 +151,52 @@ def in_torch(rng: np.random.Generator) -> Iterator[Line]:
         import torch
     except ImportError:
         return
-    unit, ones = torch.eye(5, dtype=torch.float64), torch.ones(5, dtype=torch.float64)
     for _ in range(8):
-        A = torch.tensor(rng.normal(size=(8, 5)), requires_grad=True)
-        b = torch.tensor(rng.normal(size=(3, 8)), requires_grad=True)
-        own = torch.tensor(rng.normal(size=(3, 8, 5)), requires_grad=True)
-        lam = torch.tensor(0.2, dtype=torch.float64, requires_grad=True)
-        pulse = torch.tensor(rng.random(4) + 0.1, requires_grad=True)
-        C = torch.stack([ones, unit[0] - unit[1]])
-        calls: dict[str, tuple[Callable[[], Any], list[Any]]] = {
-            "nnls": (lambda: stepwell.nnls(A, b, lam=0.1).x, [A, b]),
-            "nnls lam": (lambda: stepwell.nnls(A, b, lam=lam).x, [A, b, lam]),
-            "nnls own": (lambda: stepwell.nnls(own, b).x, [own, b]),
-            "nnls own lam": (lambda: stepwell.nnls(own, b, lam=lam).x, [own, b, lam]),
-            "nnls one": (lambda: stepwell.nnls(A, b[0]).x, [A, b]),
-            "nnls across": (lambda: stepwell.nnls(A, b.T, axis=1).x, [A, b]),
-            "nnls pulse": (lambda: stepwell.nnls(stepwell.Convolution(pulse, 5, m=8), b).x, [pulse, b]),
-            "nnls weights": (lambda: stepwell.nnls(A, b, lam=0.1, weights=torch.ones(8)).x, [A, b]),
-            "nnls vmap": (lambda: torch.vmap(lambda one: stepwell.nnls(A, one).x)(b), [A, b]),
-            "lsq": (lambda: stepwell.lsq_linear(A, b, (-0.5, 0.5)).x, [A, b]),
-            "lsq own": (lambda: stepwell.lsq_linear(own, b, (0, 0.5), lam=lam, L=C).x, [own, b, lam]),
-            "lsq sum": (lambda: stepwell.lsq_linear(A, b, (0, np.inf), sum_bounds=(1, 1)).x, [A, b]),
-            "lsq rows": (lambda: stepwell.lsq_linear(A, b, (-1, 1), equality=(C, torch.zeros(2))).x, [A, b]),
-            "lsq gram": (lambda: stepwell.lsq_gram(A.mT @ A + unit, b @ A, (-0.5, 0.5)).x, [A, b]),
-            "tikhonov": (lambda: stepwell.tikhonov(A, b.mT, 0.3).x, [A, b]),
-            "tikhonov maps": (lambda: stepwell.tikhonov((lambda x: A @ x, lambda y: A.T @ y), b.mT, 0.3).x, [A, b]),
-            "cg": (lambda: stepwell.cg(A.mT @ A + unit, b[:, :5].mT).x, [A, b]),
-        }
-        for name, (call, inputs) in calls.items():
-            x = call()
-            first = torch.autograd.grad((x**2).sum(), inputs, allow_unused=True, create_graph=True)
-            with_graph = [g for g in first if g is not None and g.requires_grad]
-            plain = torch.autograd.grad((call() ** 2).sum(), inputs, allow_unused=True)
-            second = torch.autograd.grad(sum((g**2).sum() for g in with_graph), inputs, allow_unused=True)
-            found = (x, *first, *plain, *second)
-            yield f"torch {name}", tuple(t.detach() for t in found if t is not None)
-        dot = torch.tensor(rng.normal(size=(3, 8)))
-        yield "torch tangent nnls", torch.func.jvp(lambda t: stepwell.nnls(A.detach(), t).x, (b.detach(),), (dot,))
-        ends = (-0.5, 0.5)
-        yield "torch tangent lsq", torch.func.jvp(
-            lambda t: stepwell.lsq_linear(A.detach(), t, ends).x, (b.detach(),), (dot,)
-        )
+        yield from _in_torch(torch, rng)
+
+
+def _in_torch(torch: Any, rng: np.random.Generator) -> Iterator[Line]:
+    unit, ones = torch.eye(5, dtype=torch.float64), torch.ones(5, dtype=torch.float64)
+    A = torch.tensor(rng.normal(size=(8, 5)), requires_grad=True)
+    b = torch.tensor(rng.normal(size=(3, 8)), requires_grad=True)
+    own = torch.tensor(rng.normal(size=(3, 8, 5)), requires_grad=True)
+    lam = torch.tensor(0.2, dtype=torch.float64, requires_grad=True)
+    pulse = torch.tensor(rng.random(4) + 0.1, requires_grad=True)
+    C = torch.stack([ones, unit[0] - unit[1]])
+    calls: dict[str, tuple[Callable[[], Any], list[Any]]] = {
+        "nnls": (lambda: stepwell.nnls(A, b, lam=0.1).x, [A, b]),
+        "nnls lam": (lambda: stepwell.nnls(A, b, lam=lam).x, [A, b, lam]),
+        "nnls own": (lambda: stepwell.nnls(own, b).x, [own, b]),
+        "nnls own lam": (lambda: stepwell.nnls(own, b, lam=lam).x, [own, b, lam]),
+        "nnls one": (lambda: stepwell.nnls(A, b[0]).x, [A, b]),
+        "nnls across": (lambda: stepwell.nnls(A, b.T, axis=1).x, [A, b]),
+        "nnls pulse": (lambda: stepwell.nnls(stepwell.Convolution(pulse, 5, m=8), b).x, [pulse, b]),
+        "nnls weights": (lambda: stepwell.nnls(A, b, lam=0.1, weights=torch.ones(8)).x, [A, b]),
+        "nnls vmap": (lambda: torch.vmap(lambda one: stepwell.nnls(A, one).x)(b), [A, b]),
+        "lsq": (lambda: stepwell.lsq_linear(A, b, (-0.5, 0.5)).x, [A, b]),
+        "lsq own": (lambda: stepwell.lsq_linear(own, b, (0, 0.5), lam=lam, L=C).x, [own, b, lam]),
+        "lsq sum": (lambda: stepwell.lsq_linear(A, b, (0, np.inf), sum_bounds=(1, 1)).x, [A, b]),
+        "lsq rows": (lambda: stepwell.lsq_linear(A, b, (-1, 1), equality=(C, torch.zeros(2))).x, [A, b]),
+        "lsq gram": (lambda: stepwell.lsq_gram(A.mT @ A + unit, b @ A, (-0.5, 0.5)).x, [A, b]),
+        "tikhonov": (lambda: stepwell.tikhonov(A, b.mT, 0.3).x, [A, b]),
+        "tikhonov maps": (lambda: stepwell.tikhonov((lambda x: A @ x, lambda y: A.T @ y), b.mT, 0.3).x, [A, b]),
+        "cg": (lambda: stepwell.cg(A.mT @ A + unit, b[:, :5].mT).x, [A, b]),
+    }
+    for name, (call, inputs) in calls.items():
+        x = call()
+        first = torch.autograd.grad((x**2).sum(), inputs, allow_unused=True, create_graph=True)
+        with_graph = [g for g in first if g is not None and g.requires_grad]
+        plain = torch.autograd.grad((call() ** 2).sum(), inputs, allow_unused=True)
+        second = torch.autograd.grad(sum((g**2).sum() for g in with_graph), inputs, allow_unused=True)
+        found = (x, *first, *plain, *second)
+        yield f"torch {name}", tuple(t.detach() for t in found if t is not None)
+    dot = torch.tensor(rng.normal(size=(3, 8)))
+    yield "torch tangent nnls", torch.func.jvp(lambda t: stepwell.nnls(A.detach(), t).x, (b.detach(),), (dot,))
+    ends = (-0.5, 0.5)
+    yield (
+        "torch tangent lsq",
+        torch.func.jvp(lambda t: stepwell.lsq_linear(A.detach(), t, ends).x, (b.detach(),), (dot,)),
+    )
 
 
 def in_jax(rng: np.random.Generator) -> Iterator[Line]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.api.nnls import nnls
+from stepwell.api.lsq import nnls
 from stepwell.arrays import Array, host_copy, is_container
 from stepwell.arrays.checks import read_array
 from stepwell.arrays.over_systems import over_systems
