@@ -260,7 +260,7 @@ def test_answers_come_back_in_kind(library):
     A, b = uniform(3, 30)
     expected = stepwell.nnls(A, b)
     result = stepwell.nnls(xp.asarray(A), xp.asarray(b))
-    for field in ("x", "dual", "residual", "violation", "active", "insertions", "status"):
+    for field in ("x", "dual", "residual", "violation", "positive", "state", "insertions", "status"):
         value = getattr(result, field)
         assert type(value) is type(xp.asarray(b)) or library == "jax.numpy"
         np.testing.assert_array_equal(np.asarray(value), np.asarray(getattr(expected, field)))

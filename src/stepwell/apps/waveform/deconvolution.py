@@ -262,7 +262,7 @@ def deconvolve(
         found = over_systems(
             functools.partial(_deconvolved, origin=shots.origin, lam=lam),
             {"waveforms": (shots.waveforms, "s"), "pulses": (shots.pulses, "p"), "background": (shots.background, "")},
-            dict.fromkeys(("x", "dual", "active", "amplitudes", "fit"), "s"),
+            dict.fromkeys(("x", "dual", "state", "amplitudes", "fit"), "s"),
             dim=dim,
             names={"p": "pulse"},
         )
