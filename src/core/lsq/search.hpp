@@ -173,12 +173,12 @@ private:
             const double scale = task.scale_of(j), share = 1 / (scale * largest);
             if ((ws.state[j] & excluded) || !(scale > 0)) return;
             if (ws.square[j] > 0) a += ws.square[j] * share * share;
-            l += ws.penalty_square[j] / scale / scale;
+            l += ws.penalty_square[j] * share * share;
         });
         a = team.sum(a);
         l = team.sum(l);
         if (!(a > 0 && l > 0)) return 1.0;
-        const double ratio = a / l * largest * largest;
+        const double ratio = a / l;
         return ratio > 1e-250 && ratio < 1e250 ? ratio : 0.0;
     }
 

@@ -14,7 +14,8 @@ from stepwell.cuda.devices import memory_free
 from stepwell.cuda.layouts import structure
 from stepwell.lsq import small_systems
 from stepwell.lsq.batch import CHAIN, Batch
-from stepwell.lsq.job import fill_job, job_of_matrices, job_sizes, new_answers
+from stepwell.lsq.job import Answers, fill_job, job_of_matrices, job_sizes, new_answers
+from stepwell.lsq.ranges import may_be_left_out, solve_ranges
 from stepwell.lsq.result import LSQResult
 from stepwell.lsq.wrap import wrap
 
@@ -172,6 +173,14 @@ def common_defines() -> list[dict[str, str | int]]:
 
 def solve(batch: Batch) -> LSQResult:
     """Solve a checked batch of device arrays."""
+    if may_be_left_out(batch):
+        return wrap(batch, solve_ranges(batch, lambda part: _solve(part, early=False)[0]))
+    answers, result = _solve(batch, early=True)
+    return wrap(batch, answers) if result is None else result
+
+
+def _solve(batch: Batch, early: bool) -> tuple[Answers, LSQResult | None]:
+    """Return the answers; and the result, where it could be put together `early`, while the device works."""
     memory = DeviceMemory(batch.b)
     memory.make_current()
     matrix, b = rows_contiguous(batch.matrix), rows_contiguous(batch.b)
@@ -179,7 +188,7 @@ def solve(batch: Batch) -> LSQResult:
     systems, n = batch.systems, batch.columns
     single, general = batch.single, batch.constraints is not None
     if systems == 0 or n == 0 or (batch.rows == 0 and not general):
-        return _without_work(batch, memory, b)
+        return _without_work(batch, memory, b), None
     stream = memory.stream()
     launch = structure("NnlsLaunch")(job=job_of_matrices(batch, memory.address, matrix, b))
     source = small_systems.source_of(launch.job, batch.form_gram)
@@ -206,7 +215,7 @@ def solve(batch: Batch) -> LSQResult:
     variant = (*options, shared_bytes)
     looks = counters is not None and variant not in _loaded
     # The result is put together before anything is waited for, and stands unless something is left.
-    result = wrap(batch, answers) if looks and memory.follows else None
+    result = wrap(batch, answers) if early and looks and memory.follows else None
     if not looks or small_systems.have_left_some(memory, counters, stream):
         _loaded.add(variant)
         kernel = _kernel("nnls_solve", *variant)
@@ -216,14 +225,14 @@ def solve(batch: Batch) -> LSQResult:
     if batch.progress:
         memory.wait(stream)
         batch.progress(systems, systems)
-    return wrap(batch, answers) if result is None else result
+    return answers, result
 
 
-def _without_work(batch: Batch, memory: DeviceMemory, b: Any) -> LSQResult:
+def _without_work(batch: Batch, memory: DeviceMemory, b: Any) -> Answers:
     """The answer where there are no systems, no equations or no unknowns: zero, with b as the residual."""
     xp, squares = memory.xp, memory.xp.sum(b * b, axis=-1)
     zero = new_answers(batch, memory.zeros, on_device=True)
-    return wrap(batch, dataclasses.replace(zero, reals=xp.stack([xp.sqrt(squares), xp.zeros_like(squares)])))
+    return dataclasses.replace(zero, reals=xp.stack([xp.sqrt(squares), xp.zeros_like(squares)]))
 
 
 def _workspace(batch: Batch, memory: DeviceMemory) -> tuple[Plan, Any]:

@@ -83,6 +83,7 @@ struct Answer : Sums<Kind, Lanes> {
     // False where x is beyond the largest number of its kind or a far bound, or where it is not certified.
     SW_HD bool answer() {
         if (!write_vectors()) return false;
+        if (size > 0 && size < smallest_square_root) return false;  // the squares of residuals are no numbers
         Measured measured{max_of(0.0, max_of(top, slope)), b_norm, size, b_norm,
                           b_norm + square_root(max_of(0.0, squared_fit))};
         // (Of normal equations the residual is not known.)
