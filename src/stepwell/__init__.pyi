@@ -8,7 +8,7 @@ from stepwell.api.krylov import cg as cg
 from stepwell.api.krylov import tikhonov as tikhonov
 from stepwell.api.lsq import lsq_gram as lsq_gram
 from stepwell.api.lsq import lsq_linear as lsq_linear
-from stepwell.api.nnls import nnls as nnls
+from stepwell.api.lsq import nnls as nnls
 from stepwell.common.status import SolverStatus as SolverStatus
 from stepwell.krylov import LinearResult as LinearResult
 from stepwell.krylov import LinearStatus as LinearStatus
