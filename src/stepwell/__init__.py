@@ -42,7 +42,7 @@ _HOMES: dict[str, str] = {
     "TVProgress": "stepwell.krylov.tv",
     "adjoint_error": "stepwell.operators",
     "operators": "stepwell",
-    "nnls": "stepwell.api.nnls",
+    "nnls": "stepwell.api.lsq",
     "lsq_linear": "stepwell.api.lsq",
     "lsq_gram": "stepwell.api.lsq",
     "curve_fit": "stepwell.api.fit",
