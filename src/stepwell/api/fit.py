@@ -116,7 +116,7 @@ def curve_fit(
         Ends after a shorter step, relative to x; by default not tested, since a short step is no sign of an end.
     gtol : float, default 1e-10 (1e-6)
         A fit ends where no free column makes a larger cosine with the residual.
-    maxiter : int, default 200 (n + 1)
+    maxiter : int, default 400 (n + 1)
         Limit on steps.
     maxfev, max_nfev : int, optional
         Limit on evaluations, by SciPy's two names.

@@ -164,9 +164,7 @@ def _joined(shots: waveform.Shots, parts: list[waveform.Deconvolution]) -> wavef
     held: dict[str, Any] = {}
     for field in dataclasses.fields(NNLSResult):
         values = [getattr(result, field.name) for result in results]
-        if isinstance(values[0], dict):
-            held[field.name] = {key: np.concatenate([host_copy(one[key]) for one in values]) for key in values[0]}
-        elif hasattr(values[0], "shape"):
+        if hasattr(values[0], "shape"):
             held[field.name] = np.concatenate([host_copy(one) for one in values])
         else:
             held[field.name] = values[0]
