@@ -121,7 +121,8 @@ SW_HD void judge(Size n, const FitOptions& options, SideState<R, Size::capacity>
     s.accepted = choose(good, s.accepted + 1, s.accepted);
     s.status = choose(first & !finite, Count(int(FitStatus::nonfinite_start)), s.status);
     const R taken = gain / s.cost;
-    s.last = choose(better & !first, taken, choose(finite & !good, smaller_of(s.last, size_of(taken)), s.last));
+    s.last =
+        choose(better & !first, taken, choose(finite & !good, smaller_of(s.last, size_of(taken)), s.last));
     if (options.secant && any(better & !first)) {
         const R plain = -slope - quadratic(n, s.H, step), curved = quadratic(n, s.S, step);
         const Where helps = size_of(plain - curved - gain) < size_of(plain - gain);
@@ -142,8 +143,8 @@ SW_HD void judge(Size n, const FitOptions& options, SideState<R, Size::capacity>
     s.cost = choose(good, cost, s.cost);
 }
 
-// The model at x in variables that are scaled to columns of length one (of the largest that were seen), with S
-// where `curved` holds, a damping, and a ridge of each column's own size that keeps the factor.
+// The model at x in variables that are scaled to columns of length one (of the largest that were seen), with
+// S where `curved` holds, a damping, and a ridge of each column's own size that keeps the factor.
 template <class R, class Size>
 struct SideModel {
     typedef typename DecisionsOf<R>::Where Where;
