@@ -202,7 +202,8 @@ SW_HD void aim_all(Size n, const FitOptions& options, const R* low, const R* hig
         d[i] = R(0.0);
         side[i] = Count(0);
     }
-    s.radius = choose(s.radius < 0.0, choose(place > 0.0, FitConstants::first_radius * root_of(place), R(100.0)), s.radius);
+    s.radius = choose(s.radius < 0.0,
+                      choose(place > 0.0, FitConstants::first_radius * root_of(place), R(100.0)), s.radius);
     const Where zero = s.cost <= larger_of(8 * options.epsilon * options.epsilon * rounding, s.floor);
 
     // Passes: the model without damping, then with S where that helps, then damped until the step is as long
