@@ -266,7 +266,7 @@ static __device__ bool is_done(const TvLaunch& job, int64_t problem, int64_t swe
 
 // Transforms of lines along one axis: a block per panel and problem.
 extern "C" __global__ void __launch_bounds__(threads) tv_lines(const TvLaunch job, int64_t sweep) {
-    extern __shared__ double memory[];
+    extern __shared__ __align__(16) double memory[];
     __shared__ Scalar mix[max_rows];
     const int64_t index = blockIdx.x / job.panels;
     if (is_done(job, index, sweep)) return;

@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from stepwell.arrays import Array, copy_to_device_of, namespace_of, shapes_are_compiled, take_columns, to_host
+from stepwell.arrays import Array, copy_to_device_of, namespace_of, shapes_are_compiled, take_columns
 from stepwell.krylov.tv.certificate import Certifier
 from stepwell.krylov.tv.differences import divergence
 from stepwell.krylov.tv.metric import ROUNDING, Base, Model, build_model, fit_base
@@ -142,7 +142,7 @@ class Solver:
     def _measure_start(self, rows: np.ndarray, state: State) -> None:
         """Find f at the start of a run; A is applied where the start is not zero and not known."""
         books, task = self.books, self.task.take(rows)
-        if state.gradient is None and bool(np.any(to_host(state.x))):
+        if state.gradient is None and bool(namespace_of(state.x).any(state.x != 0)):
             self._apply(rows, state, task)
         books.f[rows] = task.objective(state.x, state.data - task.B)
         books.lower[rows] = 0.0
