@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
 #include "core/common/simd.hpp"
 #include "core/tv/cosine.hpp"
@@ -15,6 +16,29 @@
 
 namespace stepwell {
 namespace SW_ISA {
+
+// Called, not inlined: the compiler would spend its time on copies of them.
+#define SW_CALLED __attribute__((noinline))
+
+// Exchanges blocks of `size` lanes between two vectors: the upper ones of a for the lower ones of b.
+template <int size, class Vector, int... lane>
+inline void exchange(Vector& a, Vector& b, std::integer_sequence<int, lane...>) {
+    constexpr int count = sizeof...(lane);
+    const Vector low = __builtin_shufflevector(a, b, (lane & size ? lane - size + count : lane)...);
+    b = __builtin_shufflevector(a, b, (lane & size ? lane + count : lane + size)...);
+    a = low;
+}
+
+// Makes rows of a square of vectors its columns.
+template <int size, int count, class Vector>
+inline void transpose(Vector (&rows)[count]) {
+    if constexpr (size > 0) {
+        for (int k = 0; k < count; ++k)
+            if (!(k & size))
+                exchange<size>(rows[k], rows[k + size], std::make_integer_sequence<int, count>());
+        transpose<size / 2>(rows);
+    }
+}
 
 // Lines of images along one axis: line l begins at start(l), its pixels are `step` apart.
 template <class Real>
@@ -47,12 +71,20 @@ public:
 
     std::int64_t panels() const { return (count_ + width - 1) / width; }
     std::int64_t n() const { return plan_.n; }
-    // Lines of the last axis follow each other: a panel of them is one stretch of memory.
-    std::int64_t stretch(std::int64_t panel) const { return filled(panel) * n(); }
+    int place(int k) const { return plan_.place[k]; }
+
+    // A panel of coefficients as they are, for what is combined with them.
+    SW_CALLED void copy(const Real* image, std::int64_t panel, Element* to) const {
+        const std::int64_t lines = filled(panel);
+        Real* flat = reinterpret_cast<Real*>(to);
+        for (std::int64_t l = 0; l < width; ++l)
+            for (std::int64_t i = 0; i < n(); ++i)
+                flat[i * width + l] = l < lines ? image[start(panel * width + l) + i * step_] : Real(0);
+    }
 
     // Pixels (forward) or coefficients (back) of a panel into the buffer of n elements, where stages want
     // them.
-    void load(const Real* image, std::int64_t panel, bool back, Element* to) const {
+    SW_CALLED void load(const Real* image, std::int64_t panel, bool back, Element* to) const {
         const int n = plan_.n;
         const auto where = [&](int i) { return plan_.place[back ? i : sorted(i, n)]; };
         if (const Real* from = side_by_side(image, panel)) {
@@ -65,13 +97,23 @@ public:
         }
         Real* flat = reinterpret_cast<Real*>(to);
         const std::int64_t lines = filled(panel);
+        const int squares = in_squares(panel);
+        for (int l = 0; squares && l < width; l += half)
+            for (int i = 0; i < squares; i += half) {
+                Vector rows[half];
+                for (int k = 0; k < half; ++k)
+                    rows[k] = *reinterpret_cast<const Loose*>(image + (panel * width + l + k) * n + i);
+                transpose<half / 2>(rows);
+                for (int k = 0; k < half; ++k) (l ? to[where(i + k)].im : to[where(i + k)].re) = rows[k];
+            }
         for (std::int64_t l = 0; l < width; ++l) {
             const Real* from = image + (l < lines ? start(panel * width + l) : 0);
-            for (int i = 0; i < n; ++i) flat[where(i) * width + l] = l < lines ? from[i * step_] : Real(0);
+            for (int i = squares; i < n; ++i)
+                flat[where(i) * width + l] = l < lines ? from[i * step_] : Real(0);
         }
     }
 
-    void store(Real* image, std::int64_t panel, bool back, const Element* from) const {
+    SW_CALLED void store(Real* image, std::int64_t panel, bool back, const Element* from) const {
         const int n = plan_.n;
         if (Real* to = const_cast<Real*>(side_by_side(image, panel))) {
             for (int i = 0; i < n; ++i) {
@@ -83,18 +125,30 @@ public:
         }
         const Real* flat = reinterpret_cast<const Real*>(from);
         const std::int64_t lines = filled(panel);
+        const int squares = in_squares(panel);
+        for (int l = 0; squares && l < width; l += half)
+            for (int i = 0; i < squares; i += half) {
+                Vector rows[half];
+                for (int k = 0; k < half; ++k) {
+                    const Element& element = from[back ? sorted(i + k, n) : i + k];
+                    rows[k] = l ? element.im : element.re;
+                }
+                transpose<half / 2>(rows);
+                for (int k = 0; k < half; ++k)
+                    *reinterpret_cast<Loose*>(image + (panel * width + l + k) * n + i) = rows[k];
+            }
         for (std::int64_t l = 0; l < lines; ++l) {
             Real* to = image + start(panel * width + l);
-            for (int i = 0; i < n; ++i) to[i * step_] = flat[(back ? sorted(i, n) : i) * width + l];
+            for (int i = squares; i < n; ++i) to[i * step_] = flat[(back ? sorted(i, n) : i) * width + l];
         }
     }
 
-    void forward(Element* line) const {
+    SW_CALLED void forward(Element* line) const {
         stages(line, Real(1));
         for (int k = 0; k <= plan_.n / 2; ++k) untangle<Vector>(plan_, k, Place{line});
     }
 
-    void backward(Element* line) const {
+    SW_CALLED void backward(Element* line) const {
         for (int k = 0; k <= plan_.n / 2; ++k) tangle<Vector>(plan_, k, Place{line});
         stages(line, Real(-1));
     }
@@ -136,6 +190,11 @@ private:
 
     std::int64_t filled(std::int64_t panel) const {
         return std::min<std::int64_t>(width, count_ - panel * width);
+    }
+
+    // Pixels of every line that go in squares of registers: lines of the last axis in a full panel.
+    int in_squares(std::int64_t panel) const {
+        return step_ == 1 && filled(panel) == width ? plan_.n / half * half : 0;
     }
 
     std::int64_t start(std::int64_t line) const {

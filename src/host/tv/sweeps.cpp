@@ -15,6 +15,8 @@ namespace stepwell {
 namespace SW_ISA {
 namespace {
 
+constexpr std::int64_t small_image = 4096;  // pixels below which one thread is as fast as several
+
 // Rows of a problem's images along the last axis, and their neighbours along the others.
 struct Rows {
     int axes;
@@ -44,8 +46,11 @@ struct Problem {
     Real *z, *u, *s, *v, *x;  // of this problem; those of its differences are `block` apart per axis
     std::int64_t block, index;
     Shrinking<Real> how;
-    const Real *linear, *inverse, *solved, *small;
-    double* partial;  // per panel of the last axis, its inner products with the rows of `solved`
+    const Real* small;
+    // In panels of the last axis: coefficients, and what is combined with them; and per panel its inner
+    // products with the rows of `solved`.
+    typename Lines<Real>::Element *coefficients, *linear, *inverse, *solved;
+    double* partial;
 };
 
 // The bounds of one row: pixels of their own, or one number repeated.
@@ -69,25 +74,26 @@ template <class Real>
 struct Scratch {
     Aligned<typename Lines<Real>::Element> panel;
     std::vector<Real> zeros;
+    mutable std::vector<Real> squares;
     BoundRow<Real> lower, upper;
 
     explicit Scratch(const Problem<Real>& p)
         : panel(aligned<typename Lines<Real>::Element>(
               *std::max_element(p.rows.sides, p.rows.sides + p.rows.axes))),
           zeros(std::size_t(p.rows.length), Real(0)),
+          squares(std::size_t(p.rows.length)),
           lower(p.job.lower, p.index, p.rows.length, -double_infinity),
           upper(p.job.upper, p.index, p.rows.length, double_infinity) {}
 };
 
-template <class Team>
-void share(const Team& team, std::int64_t count, std::int64_t& begin, std::int64_t& end) {
+void share(const ThreadTeam& team, std::int64_t count, std::int64_t& begin, std::int64_t& end) {
     begin = count * team.rank() / team.size();
     end = count * (team.rank() + 1) / team.size();
 }
 
 // x = ρ (∇ᵀ(z - u) + (s - v)), the right-hand side less its linear part.
 template <class Real>
-void gather_row(const Problem<Real>& p, const Scratch<Real>& scratch, std::int64_t row) {
+SW_CALLED void gather_row(const Problem<Real>& p, const Scratch<Real>& scratch, std::int64_t row) {
     const Rows& rows = p.rows;
     const std::int64_t at = row * rows.length, n = rows.length;
     const Real rho = Real(p.job.rho);
@@ -110,40 +116,59 @@ void gather_row(const Problem<Real>& p, const Scratch<Real>& scratch, std::int64
     for (std::int64_t j = 0; j < n; ++j) to[j] += rho * (2 * clipped(h[j], low[j], high[j]) - h[j]);
 }
 
+// w = z + u of one axis from the new x, and squares += w²; at the end of the last axis the next pixel is the
+// same.
+template <class Real>
+SW_CALLED void relax_row(std::int64_t n, Real weight, Real over, const Real* __restrict x, const Real* __restrict next,
+               const Real* __restrict difference, Real* __restrict sum, Real* __restrict squares) {
+    const Real half = Real(0.5);
+    for (std::int64_t j = 0; j < n; ++j) {
+        const Real z = half * (sum[j] + difference[j]);
+        const Real w = sum[j] + over * (weight * (next[j] - x[j]) - z);
+        sum[j] = w;
+        squares[j] += w * w;
+    }
+}
+
+// Lengths' squares become 2 factor - 1, by which w is to be multiplied for z - u.
+template <class Real>
+SW_CALLED void factor_row(std::int64_t n, Shrinking<Real> how, Real* __restrict squares) {
+    for (std::int64_t j = 0; j < n; ++j) squares[j] = 2 * shrink_factor(root_of(squares[j]), how) - 1;
+}
+
+template <class Real>
+SW_CALLED void scale_row(std::int64_t n, const Real* __restrict factors, const Real* __restrict sum,
+               Real* __restrict difference) {
+    for (std::int64_t j = 0; j < n; ++j) difference[j] = factors[j] * sum[j];
+}
+
 // z and u, as sum and difference, and s from the new x.
-template <int axes, bool anisotropic, class Real>
-void update_row(const Problem<Real>& p, const Scratch<Real>& scratch, std::int64_t row) {
+template <class Real>
+SW_CALLED void update_row(const Problem<Real>& p, const Scratch<Real>& scratch, std::int64_t row) {
     const Rows& rows = p.rows;
     const std::int64_t at = row * rows.length, n = rows.length;
-    const Real* __restrict x = p.x + at;
-    const Real* next[3];
-    Real *sum[3], *difference[3], weight[3];
-    for (int k = 0; k < axes; ++k) {
-        const bool end = k < axes - 1 && rows.place(row, k) == rows.sides[k] - 1;
-        next[k] = end ? x : x + rows.strides[k];
-        sum[k] = p.z + k * p.block + at;
-        difference[k] = p.u + k * p.block + at;
-        weight[k] = Real(p.job.weights[k]);
+    const Real* x = p.x + at;
+    const Real over = Real(p.job.over);
+    Real* squares = scratch.squares.data();
+    for (int k = 0; k < rows.axes; ++k) {
+        if (k == 0 || p.job.anisotropic) std::fill(squares, squares + n, Real(0));
+        Real* sum = p.z + k * p.block + at;
+        Real* difference = p.u + k * p.block + at;
+        const bool last = k == rows.axes - 1, end = last || rows.place(row, k) == rows.sides[k] - 1;
+        const Real weight = Real(p.job.weights[k]);
+        if (last) relax_row(n - 1, weight, over, x, x + 1, difference, sum, squares);
+        const std::int64_t from = last ? n - 1 : 0;
+        relax_row(n - from, weight, over, x + from, end ? x + from : x + rows.strides[k], difference + from,
+                  sum + from, squares + from);
+        if (!p.job.anisotropic) continue;
+        factor_row(n, p.how, squares);
+        scale_row(n, squares, sum, difference);
     }
-    const Real over = Real(p.job.over), half = Real(0.5);
-    const Shrinking<Real> how = p.how;
-    const auto pixel = [&](std::int64_t j, bool at_end) {
-        Real w[axes], square = 0;
-        for (int k = 0; k < axes; ++k) {
-            const Real step = k == axes - 1 && at_end ? Real(0) : weight[k] * (next[k][j] - x[j]);
-            w[k] = sum[k][j] + over * (step - half * (sum[k][j] + difference[k][j]));
-            square += w[k] * w[k];
-        }
-        const Real together = anisotropic ? Real(0) : shrink_factor(root_of(square), how);
-        for (int k = 0; k < axes; ++k) {
-            const Real factor = anisotropic ? shrink_factor(w[k] < 0 ? -w[k] : w[k], how) : together;
-            sum[k][j] = w[k];
-            difference[k][j] = w[k] * (2 * factor - 1);
-        }
-    };
-#pragma GCC ivdep
-    for (std::int64_t j = 0; j < n - 1; ++j) pixel(j, false);
-    pixel(n - 1, true);
+    if (!p.job.anisotropic) {
+        factor_row(n, p.how, squares);
+        for (int k = 0; k < rows.axes; ++k)
+            scale_row(n, squares, p.z + k * p.block + at, p.u + k * p.block + at);
+    }
     if (!p.s) return;
     Real* __restrict h = p.s + at;
     const Real* __restrict low = scratch.lower.at(p.index, at);
@@ -151,83 +176,72 @@ void update_row(const Problem<Real>& p, const Scratch<Real>& scratch, std::int64
     for (std::int64_t j = 0; j < n; ++j) h[j] += over * (x[j] - clipped(h[j], low[j], high[j]));
 }
 
-template <class Real>
-void update_row(const Problem<Real>& p, const Scratch<Real>& scratch, std::int64_t row) {
-    const bool aniso = p.job.anisotropic;
-    switch (p.rows.axes) {
-        case 1:
-            return aniso ? update_row<1, true>(p, scratch, row) : update_row<1, false>(p, scratch, row);
-        case 2:
-            return aniso ? update_row<2, true>(p, scratch, row) : update_row<2, false>(p, scratch, row);
-        default:
-            return aniso ? update_row<3, true>(p, scratch, row) : update_row<3, false>(p, scratch, row);
-    }
-}
-
 // (H + ρ∇ᵀ∇ + μ)⁻¹ of the right-hand side along the last axis, without Woodbury's part: there and back.
 template <class Real>
-void through(const Problem<Real>& p, const Scratch<Real>& scratch, std::int64_t panel) {
+SW_CALLED void through(const Problem<Real>& p, const Scratch<Real>& scratch, std::int64_t panel) {
     const Lines<Real>& lines = p.lines[p.rows.axes - 1];
-    const std::int64_t first = panel * Lines<Real>::width * lines.n(), count = lines.stretch(panel);
-    lines.transform(p.x, panel, false, scratch.panel.get());
-    Real* __restrict c = p.x + first;
-    const Real* __restrict linear = p.linear + first;
-    const Real* __restrict inverse = p.inverse + first;
-    for (std::int64_t i = 0; i < count; ++i) c[i] = inverse[i] * (c[i] + linear[i]);
-    lines.transform(p.x, panel, true, scratch.panel.get());
+    const std::int64_t n = lines.n();
+    typename Lines<Real>::Element* c = p.coefficients + panel * n;
+    typename Lines<Real>::Element* line = scratch.panel.get();
+    lines.load(p.x, panel, false, c);
+    lines.forward(c);
+    const auto* linear = p.linear + panel * n;
+    const auto* inverse = p.inverse + panel * n;
+    for (int k = 0; k < n; ++k) {
+        line[lines.place(k)] = {inverse[k].re * (c[k].re + linear[k].re),
+                                inverse[k].im * (c[k].im + linear[k].im)};
+    }
+    lines.backward(line);
+    lines.store(p.x, panel, true, line);
 }
 
 // The same in two halves, between which inner products with the rows of Woodbury's formula are added up.
 template <class Real>
-void to_coefficients(const Problem<Real>& p, const Scratch<Real>& scratch, std::int64_t panel) {
+SW_CALLED void to_coefficients(const Problem<Real>& p, std::int64_t panel) {
     const Lines<Real>& lines = p.lines[p.rows.axes - 1];
-    const std::int64_t first = panel * Lines<Real>::width * lines.n(), count = lines.stretch(panel);
-    lines.transform(p.x, panel, false, scratch.panel.get());
-    Real* __restrict c = p.x + first;
-    const Real* __restrict linear = p.linear + first;
-    for (std::int64_t i = 0; i < count; ++i) c[i] += linear[i];
-    constexpr int lanes_of = register_lanes<Real>;
-    typedef typename VectorOf<Real, lanes_of>::anywhere Loose;
+    const std::int64_t n = lines.n();
+    typename Lines<Real>::Element* c = p.coefficients + panel * n;
+    lines.load(p.x, panel, false, c);
+    lines.forward(c);
+    const auto* linear = p.linear + panel * n;
+    for (int k = 0; k < n; ++k) c[k] = plus(c[k], linear[k]);
     for (int r = 0; r < p.job.rows; ++r) {
-        const Real* __restrict row = p.solved + r * p.rows.pixels + first;
-        typename VectorOf<Real, lanes_of>::aligned sums[2] = {};
-        std::int64_t i = 0;
-        for (; i + 2 * lanes_of <= count; i += 2 * lanes_of)
-            for (int k = 0; k < 2; ++k)
-                sums[k] += *reinterpret_cast<const Loose*>(row + i + k * lanes_of) *
-                           *reinterpret_cast<const Loose*>(c + i + k * lanes_of);
+        const auto* row = p.solved + (r * lines.panels() + panel) * n;
+        typename Lines<Real>::Vector sums[4] = {};
+        int k = 0;
+        for (; k + 2 <= n; k += 2)
+            for (int i = 0; i < 2; ++i) {
+                sums[2 * i] += row[k + i].re * c[k + i].re;
+                sums[2 * i + 1] += row[k + i].im * c[k + i].im;
+            }
+        for (; k < n; ++k) sums[0] += row[k].re * c[k].re + row[k].im * c[k].im;
         double total = 0;
-        for (int k = 0; k < 2; ++k)
-            for (int l = 0; l < lanes_of; ++l) total += double(sums[k][l]);
-        for (; i < count; ++i) total += double(row[i]) * double(c[i]);
+        for (const auto& sum : sums)
+            for (int l = 0; l < Lines<Real>::half; ++l) total += double(sum[l]);
         p.partial[panel * p.job.rows + r] = total;
     }
 }
 
 template <class Real>
-void from_coefficients(const Problem<Real>& p, const Scratch<Real>& scratch, std::int64_t panel,
+SW_CALLED void from_coefficients(const Problem<Real>& p, const Scratch<Real>& scratch, std::int64_t panel,
                        const Real* mix) {
     const Lines<Real>& lines = p.lines[p.rows.axes - 1];
-    const std::int64_t first = panel * Lines<Real>::width * lines.n(), count = lines.stretch(panel);
-    Real* __restrict c = p.x + first;
-    const Real* __restrict inverse = p.inverse + first;
-    for (std::int64_t i = 0; i < count; ++i) c[i] *= inverse[i];
-    int r = 0;
-    for (; r + 1 < p.job.rows; r += 2) {
-        const Real* __restrict a = p.solved + r * p.rows.pixels + first;
-        const Real* __restrict b = a + p.rows.pixels;
-        const Real left = mix[r], right = mix[r + 1];
-        for (std::int64_t i = 0; i < count; ++i) c[i] -= left * a[i] + right * b[i];
+    const std::int64_t n = lines.n(), apart = lines.panels() * n;
+    const typename Lines<Real>::Element* c = p.coefficients + panel * n;
+    typename Lines<Real>::Element* line = scratch.panel.get();
+    const auto* inverse = p.inverse + panel * n;
+    const auto* rows = p.solved + panel * n;
+    for (int k = 0; k < n; ++k) {
+        typename Lines<Real>::Element value{inverse[k].re * c[k].re, inverse[k].im * c[k].im};
+        for (int r = 0; r < p.job.rows; ++r) value = plus_part(value, -mix[r], rows[r * apart + k]);
+        line[lines.place(k)] = value;
     }
-    for (; r < p.job.rows; ++r) {
-        const Real* __restrict a = p.solved + r * p.rows.pixels + first;
-        for (std::int64_t i = 0; i < count; ++i) c[i] -= mix[r] * a[i];
-    }
-    lines.transform(p.x, panel, true, scratch.panel.get());
+    lines.backward(line);
+    lines.store(p.x, panel, true, line);
 }
 
-template <class Real, class Team>
-void solve(const Problem<Real>& p, const Scratch<Real>& scratch, const Team& team) {
+template <class Real>
+void solve(const Problem<Real>& p, const Scratch<Real>& scratch, const ThreadTeam& team) {
     const int last = p.rows.axes - 1, rows = p.job.rows;
     std::int64_t begin, end;
     const std::int64_t panels = p.lines[last].panels();
@@ -236,7 +250,7 @@ void solve(const Problem<Real>& p, const Scratch<Real>& scratch, const Team& tea
         for (std::int64_t k = begin; k < end; ++k) through(p, scratch, k);
         return team.sync();
     }
-    for (std::int64_t k = begin; k < end; ++k) to_coefficients(p, scratch, k);
+    for (std::int64_t k = begin; k < end; ++k) to_coefficients(p, k);
     team.sync();
     Real mix[64];
     for (int r = 0; r < rows; ++r) {
@@ -253,8 +267,8 @@ void solve(const Problem<Real>& p, const Scratch<Real>& scratch, const Team& tea
     team.sync();
 }
 
-template <class Real, class Team>
-void sweep(const Problem<Real>& p, const Scratch<Real>& scratch, const Team& team) {
+template <class Real>
+void sweep(const Problem<Real>& p, const Scratch<Real>& scratch, const ThreadTeam& team) {
     const int last = p.rows.axes - 1;
     std::int64_t begin, end;
     share(team, p.rows.count(), begin, end);
@@ -274,12 +288,21 @@ void sweep(const Problem<Real>& p, const Scratch<Real>& scratch, const Team& tea
     team.sync();
 }
 
-template <class Real, class Team>
-void run_problem(const Problem<Real>& p, const Team& team) {
+template <class Real>
+void run_problem(const Problem<Real>& p, const ThreadTeam& team) {
     const TvJob<Real>& job = p.job;
     const Scratch<Real> scratch(p);
     const std::int64_t offset = p.index * p.rows.pixels;
     std::int64_t begin, end;
+    const Lines<Real>& last = p.lines[p.rows.axes - 1];
+    const std::int64_t panels = last.panels(), n = last.n();
+    share(team, panels, begin, end);
+    for (std::int64_t k = begin; k < end; ++k) {
+        last.copy(job.linear + offset, k, p.linear + k * n);
+        last.copy(job.inverse + offset, k, p.inverse + k * n);
+        for (int r = 0; r < job.rows; ++r)
+            last.copy(job.solved + (p.index * job.rows + r) * p.rows.pixels, k, p.solved + (r * panels + k) * n);
+    }
     share(team, p.rows.pixels, begin, end);
     for (int k = 0; k < p.rows.axes; ++k)
         for (std::int64_t i = begin; i < end; ++i) {
@@ -317,9 +340,17 @@ void run(const TvJob<Real>& job, int threads) {
     std::vector<Lines<Real>> lines;
     for (int axis = 0; axis < job.grid.axes; ++axis) lines.emplace_back(job.grid, axis);
     const std::int64_t batch = job.grid.batch, pixels = rows.pixels;
-    const auto problem = [&](std::int64_t k, double* partial) {
-        const Real* solved = job.rows ? job.solved + k * job.rows * pixels : nullptr;
-        const Real* small = job.rows ? job.small + k * job.rows * job.rows : nullptr;
+    const std::int64_t elements = lines.back().panels() * lines.back().n();
+    struct Memory {
+        Aligned<typename Lines<Real>::Element> panels;
+        std::vector<double> partial;
+    };
+    const auto memory = [&] {
+        return Memory{aligned<typename Lines<Real>::Element>(elements * (3 + job.rows)),
+                      std::vector<double>(std::size_t(job.rows * lines.back().panels()))};
+    };
+    const auto problem = [&](std::int64_t k, Memory& own) {
+        auto* panels = own.panels.get();
         return Problem<Real>{job,
                              rows,
                              lines.data(),
@@ -331,23 +362,24 @@ void run(const TvJob<Real>& job, int threads) {
                              batch * pixels,
                              k,
                              {Real(job.threshold[k]), Real(job.least[k])},
-                             job.linear + k * pixels,
-                             job.inverse + k * pixels,
-                             solved,
-                             small,
-                             partial};
+                             job.rows ? job.small + k * job.rows * job.rows : nullptr,
+                             panels,
+                             panels + elements,
+                             panels + 2 * elements,
+                             panels + 3 * elements,
+                             own.partial.data()};
     };
-    const std::size_t sums = std::size_t(job.rows) * std::size_t(lines.back().panels());
-    if (batch >= threads || pixels < 4096) {
+    if (batch >= threads || pixels < small_image) {
         Pool::instance().run(int(batch), threads, [&](int k, int) {
-            std::vector<double> partial(sums);
-            run_problem(problem(k, partial.data()), Lone());
+            Memory own = memory();
+            TeamBarrier alone(1);
+            run_problem(problem(k, own), ThreadTeam(alone, 0));
         });
         return;
     }
-    std::vector<double> partial(sums);
+    Memory own = memory();
     for (std::int64_t k = 0; k < batch; ++k) {
-        const Problem<Real> one = problem(k, partial.data());
+        const Problem<Real> one = problem(k, own);
         run_thread_team(threads, [&](const ThreadTeam& team) { run_problem(one, team); });
     }
 }
