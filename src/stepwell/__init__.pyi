@@ -4,12 +4,17 @@ from stepwell import apps as apps
 from stepwell import distributed as distributed
 from stepwell import operators as operators
 from stepwell.api.argmin import argmin as argmin
+from stepwell.api.fit import curve_fit as curve_fit
+from stepwell.api.fit import least_squares as least_squares
 from stepwell.api.krylov import cg as cg
 from stepwell.api.krylov import tikhonov as tikhonov
 from stepwell.api.lsq import lsq_gram as lsq_gram
 from stepwell.api.lsq import lsq_linear as lsq_linear
 from stepwell.api.lsq import nnls as nnls
 from stepwell.common.status import SolverStatus as SolverStatus
+from stepwell.fit import models as models
+from stepwell.fit import FitResult as FitResult
+from stepwell.fit import FitStatus as FitStatus
 from stepwell.krylov import LinearResult as LinearResult
 from stepwell.krylov import LinearStatus as LinearStatus
 from stepwell.krylov import Progress as Progress
