@@ -265,7 +265,7 @@ def test_only_one_module_opens_files():
         if reading.search(line) and not line.strip().startswith((">>>", "..."))
     }
     assert found == {
-        'apps/hdf5.py: return h5py.File(path, "r")',  # after require_regular
+        'apps/files/hdf5.py: return h5py.File(path, "r")',  # after require_regular
         "apps/images/sources.py: image = nibabel.load(plain)",  # after require_regular, or unpacked by us
         'common/machine.py: for line in listing.read_text(errors="replace").splitlines():',  # /proc/cpuinfo
         'common/memory.py: with open("/proc/meminfo") as lines:',

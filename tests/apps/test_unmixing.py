@@ -14,7 +14,8 @@ from test_images import write_envi
 from unmixing_cases import PIXELS, SCENE, A, scene_files
 
 from stepwell.apps import unmixing
-from stepwell.apps.images import envi, open_image
+from stepwell.apps.files import envi
+from stepwell.apps.images import open_image
 from stepwell.apps.unmixing.library import write_library
 from stepwell.common.files import Unreadable
 

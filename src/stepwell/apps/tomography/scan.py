@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from stepwell.apps.hdf5 import open_hdf5, own_datasets, own_groups, read_dataset
+from stepwell.apps.files.hdf5 import open_hdf5, own_datasets, own_groups, read_dataset
 from stepwell.arrays.checks import read_array
 from stepwell.common.array_files import open_arrays, require_room
 from stepwell.common.checks import read_whole, require_shape

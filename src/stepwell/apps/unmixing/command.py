@@ -151,7 +151,7 @@ def _finite(library: Any) -> Any:
 
 def _make_scene(sizes: tuple[int, ...], stem: Path, bands: int, seed: int) -> tuple[Path, Path, np.ndarray]:
     """Write a scene, its library and its truth beside the output; return the first two and the truth."""
-    from stepwell.apps.images import envi
+    from stepwell.apps.files import envi
     from stepwell.apps.unmixing import simulate
     from stepwell.apps.unmixing.library import write_library
     from stepwell.common.files import replacing, write_text

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from stepwell.apps.images import envi
+from stepwell.apps.files import envi
 from stepwell.arrays.checks import read_array, require_finite
 from stepwell.common.array_files import open_arrays
 from stepwell.common.checks import read_texts, require, require_shape

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.apps.images import Image, Work, envi, fill, open_image
+from stepwell.apps.files import envi
+from stepwell.apps.images import Image, Work, fill, open_image
 from stepwell.apps.images.work import STEP_BYTES, identity, plain, write_npy
 from stepwell.apps.unmixing.library import SpectralLibrary, read_library
 from stepwell.apps.unmixing.pixels import NOT_SOLVED, Unmixing, unmix_pixels

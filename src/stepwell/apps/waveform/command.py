@@ -12,7 +12,7 @@ import click
 import numpy as np
 
 from stepwell.apps import waveform
-from stepwell.apps.hdf5 import require_h5py
+from stepwell.apps.files.hdf5 import require_h5py
 from stepwell.apps.waveform import gedi
 from stepwell.arrays import host_copy
 from stepwell.cli.console import make_table

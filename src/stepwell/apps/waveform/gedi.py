@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.apps.hdf5 import open_hdf5, own_datasets, own_groups, require_h5py
+from stepwell.apps.files.hdf5 import open_hdf5, own_datasets, own_groups, require_h5py
 from stepwell.apps.waveform.deconvolution import Shots, gedi_shots
 from stepwell.common.checks import meant, read_whole, require
 from stepwell.common.files import Unreadable, damage_told
