@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from stepwell.apps.files import envi
-from stepwell.apps.images import Work, fill, open_image
 from stepwell.apps.files.nifti import write_nifti
+from stepwell.apps.images import Work, fill, open_image
 from stepwell.common.files import Unreadable
 
 random = np.random.default_rng(3)

@@ -71,7 +71,7 @@ def read_table(path: str | os.PathLike[str]) -> TextTable:
     cells = [row for row in cells if any(row)]
     if not cells or any(len(row) != len(cells[0]) for row in cells):
         raise Unreadable(f"{name}: has no table; allowed: rows of as many cells, with a header line or without")
-    headed = any(cell and number_in(cell) is None for cell in cells[0])
+    headed = any(number_in(cell) is None for cell in cells[0])
     return TextTable(name, cells[0] if headed else None, cells[1:] if headed else cells)
 
 
