@@ -5,16 +5,15 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-import shutil
 import warnings
 from typing import Any
 
 import numpy as np
 
 from stepwell.apps.files import envi
+from stepwell.apps.files.foreign import made_elsewhere
 from stepwell.apps.files.packages import load_package
-from stepwell.common.files import Unreadable, damage_told, open_regular, replacing, require_regular
-from stepwell.common.temporary import scratch_folder
+from stepwell.common.files import Unreadable, damage_told, require_regular
 
 #: Drivers that are trusted with a file: each reads what lies in it and beside it, none what it points to.
 DRIVERS = ("GTiff", "JP2OpenJPEG", "ENVI", "HFA")
@@ -111,17 +110,13 @@ def write_geotiff(path: str | os.PathLike[str], cube: np.ndarray, names: list[st
     if place is not None:
         profile |= {"transform": rasterio.Affine(*place.transform)}
         profile |= {"crs": rasterio.crs.CRS.from_wkt(place.wkt)} if place.wkt else {}
-    folder = os.path.dirname(os.path.abspath(path))
-    with scratch_folder(folder) as scratch, warnings.catch_warnings():
+    with made_elsewhere(path) as made, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of an image that has no georeference
-        made = os.path.join(scratch, "cube.tif")
         with rasterio.open(made, mode="w", **profile) as out:
             for line, values in enumerate(cube):
                 out.write(values[:, None, :], window=rasterio.windows.Window(0, line, samples, 1))
             for band, name in enumerate(names, 1):
                 out.set_band_description(band, name)
-        with open_regular(made) as whole, replacing(path) as file:
-            shutil.copyfileobj(whole, file)
 
 
 def _wavelength(opened: Any, band: int) -> float | None:

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from stepwell.apps.files.foreign import made_elsewhere
 from stepwell.apps.files.packages import load_package
 from stepwell.common.array_files import require_room
-from stepwell.common.files import Unreadable, damage_told, open_regular, replacing
+from stepwell.common.files import Unreadable, damage_told, open_regular
 
 
 def read_pages(path: str | os.PathLike[str]) -> np.ndarray:
@@ -31,7 +32,7 @@ def read_pages(path: str | os.PathLike[str]) -> np.ndarray:
 def write_pages(path: str | os.PathLike[str], pages: Iterable[np.ndarray]) -> None:
     """Write pages one after the other, as float32."""
     tifffile = load_package("tifffile", "tiff", "a TIFF stack")
-    with replacing(path) as file, tifffile.TiffWriter(file, bigtiff=True) as writer:
+    with made_elsewhere(path) as made, tifffile.TiffWriter(made, bigtiff=True) as writer:
         for page in pages:
             writer.write(np.asarray(page, dtype=np.float32), contiguous=True)
 
