@@ -9,9 +9,9 @@
 SW_BEGIN
 namespace lsq {
 
-template <class Team, class Matrix, class Rounding>
-struct Search : GeneralSet<Team, Matrix, Rounding> {
-    using Base = GeneralSet<Team, Matrix, Rounding>;
+template <class Team, class Matrix, class Numbers>
+struct Search : GeneralSet<Team, Matrix, Numbers> {
+    using Base = GeneralSet<Team, Matrix, Numbers>;
     using Base::b_norm;
     using Base::b_scale;
     using Base::factor;
@@ -30,9 +30,8 @@ struct Search : GeneralSet<Team, Matrix, Rounding> {
     SW_HD Search(const Team& team, const Task<Matrix>& task) : Base(team, task) {}
 
     // Solves with the lambda that is given or, where `near` is, found from there.
-    template <class Scalar>
-    SW_HD void solve(const Job& job, int64_t system, const Scalar* b, WarmStart<Scalar> warm, double near) {
-        this->rounding = rounding_to<Scalar>();
+    SW_HD void solve(const Job& job, int64_t system, const void* b, WarmStart warm, double near) {
+        this->numbers = Numbers(job);
         const Family& family = job.family;
         const bool given = family.rule == rule_given && family.penalized;
         const double lam = given ? family.lam[system * family.lam_stride] : 0.0;
@@ -116,9 +115,7 @@ private:
     }
 
     // With the bounds that count. Ends early where others would have to.
-    template <class Scalar>
-    SW_HD void solve_once(const Job& job, int64_t system, const Scalar* b, WarmStart<Scalar> warm,
-                          double near) {
+    SW_HD void solve_once(const Job& job, int64_t system, const void* b, WarmStart warm, double near) {
         const Family& family = job.family;
         at_end = 0;
         level = 0;
