@@ -296,7 +296,8 @@ private:
         });
         size = team.sum(size);
         if (task.matrix.summed) size += absolute(wanted_sum()) * square_root(factor.row_weight);
-        const bool beyond = b_norm > 0 ? size * b_scale > far_beyond : size > far_beyond || size < 1 / far_beyond;
+        const bool beyond =
+            b_norm > 0 ? size * b_scale > far_beyond : size > far_beyond || size < 1 / far_beyond;
         return beyond && is_finite(size) ? size : 0.0;
     }
     SW_HD double norm_with_penalty(int j) const {

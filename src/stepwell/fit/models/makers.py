@@ -19,7 +19,9 @@ _POSITIVE, _ANY, _SHARE = (0.0, np.inf), (-np.inf, np.inf), (0.0, 1.0)
 
 
 def _terms(count: Any, most: int) -> int:
-    require(isinstance(count, int) and not isinstance(count, bool) and 1 <= count <= most, "count", count, f"1 to {most}")
+    require(
+        isinstance(count, int) and not isinstance(count, bool) and 1 <= count <= most, "count", count, f"1 to {most}"
+    )
     return int(count)
 
 
