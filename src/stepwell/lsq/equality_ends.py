@@ -21,6 +21,8 @@ from stepwell.lsq.result import LSQResult, NNLSStatus
 
 #: |Cx − d| over |d| + |C||x| of equalities that are met, and beyond which a residual is a proof that none are.
 MET, MISSED = 1e-12, 1e-9
+#: |C||x| over |d| beyond which x is not counted on.
+HIDDEN = 1e6
 ROUNDING = 4 * float(np.finfo(float).eps)
 #: The largest violation of a system that has converged, and beyond which the active-set method is to improve it.
 OPTIMAL, IMPROVED = 1e-10, 1e-12
@@ -41,6 +43,12 @@ def _lengths(xp: Any, vectors: Array) -> Array:
     top = xp.max(xp.abs(vectors), axis=-1) if 0 not in vectors.shape else xp.sum(vectors, axis=-1)
     unit = xp.where((top > 0) & xp.isfinite(top), top, 1.0)[:, None]
     return unit[:, 0] * xp.sqrt(xp.sum((vectors / unit) ** 2, axis=-1))
+
+
+def _sizes(xp: Any, d: Array, terms: Array) -> Array:
+    """Return |d| and the terms |C||x|, where an x that hides d in its rounding counts no more."""
+    most = HIDDEN * xp.max(xp.abs(d), axis=-1, keepdims=True)
+    return xp.abs(d) + xp.where((most > 0) & (terms > most), most, terms)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,7 +108,7 @@ class Equalities:
         xp = self.xp
         off = xp.abs(self.d - product(xp, self.C[None], x))
         least = xp.max(xp.abs(self.C), axis=-1) * xp.max(xp.abs(x), axis=-1, keepdims=True)
-        size = xp.abs(self.d) + product(xp, xp.abs(self.C)[None], xp.abs(x)) + ROUNDING / MET * least
+        size = _sizes(xp, self.d, product(xp, xp.abs(self.C)[None], xp.abs(x)) + ROUNDING / MET * least)
         return xp.max(off, axis=-1), xp.max(off / xp.where(size > 0, size, 1.0), axis=-1)
 
     def one(self, system: int) -> Equalities:
@@ -267,7 +275,7 @@ def _corrected(host: Equalities, system: int, x: np.ndarray) -> np.ndarray | Non
     x = np.append(x, np.clip(x.sum(), one.lower[-1], one.upper[-1])) if one.slack else x
     for _ in range(3):
         missing = one.e - one.E @ x
-        size = np.abs(one.e) + np.abs(one.E) @ np.abs(x)
+        size = _sizes(np, one.e, np.abs(one.E) @ np.abs(x))
         if np.all(np.abs(missing) <= MET * size):
             return x[: host.columns]
         free = (x > one.lower) & (x < one.upper)

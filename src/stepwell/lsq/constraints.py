@@ -21,7 +21,7 @@ RULES: dict[str, int] = dict(_core.NNLS_RULES)
 
 
 @dataclasses.dataclass(frozen=True)
-class Family:
+class Constraints:
     """Checked arguments as kernels read them. Arrays have a row a system, or one row for all; doubles unless said."""
 
     nonnegative: bool  # bounds are (0, inf)
@@ -71,7 +71,7 @@ class Family:
         "squared_b",
     )
 
-    def part(self, chosen: slice) -> Family:
+    def part(self, chosen: slice | Array) -> Constraints:
         """Return the same of some of the systems."""
         rows = (*self.ROWS, "spectrum", "pencil") if self.own_spectra else self.ROWS
         cut = {name: getattr(self, name) for name in rows}
@@ -230,7 +230,12 @@ def is_one(value: Any) -> bool:
     return isinstance(value, str) or is_number(value)
 
 
-def read_family(
+def are_states(start: Any) -> bool:
+    """Whether a warm start is the `state` of a result."""
+    return bool(arrays.is_array(start)) and str(start.dtype).endswith("int8") and not str(start.dtype).startswith("u")
+
+
+def read_constraints(
     reader: Reader,
     shape: tuple[int, int],
     *,
@@ -243,13 +248,13 @@ def read_family(
     lam: Any = 0.0,
     L: Any = None,
     noise: Any = None,
-    chi2: float | None = None,
+    chi2: float = 1.02,
     matrix: Array | None = None,
-    states: bool = False,
+    warm_start: Any = None,
     uncertainty: Any = None,
     **normal: Any,
-) -> Family:
-    """Read what a problem has beyond x >= 0."""
+) -> Constraints:
+    """Read what a problem has beyond x >= 0; `normal` is of normal equations."""
     rows, columns = shape
     nonnegative = bounds is None
     lower, upper = reader.bounds("bounds", (0.0, INFINITY) if nonnegative else bounds, columns)
@@ -263,9 +268,11 @@ def read_family(
         slack = bool(xp.any(sum_low != sum_high))
     if coefficients is not None:
         coefficients = reader.rows("equality", coefficients, columns).reshape(columns)
-    rule = 0 if not isinstance(lam, str) else RULES[read_choice("lam", lam, RULES)]
+    if isinstance(lam, str) and lam not in RULES:
+        read_real("lam", lam, at_least=0, other=", ".join(map(repr, RULES)))
+    rule = RULES[lam] if isinstance(lam, str) else 0
     penalized = bool(rule) or not (is_number(lam) and read_real("lam", lam, at_least=0) == 0)
-    factor = 1.02 if chi2 is None else read_real("chi2", chi2, above=1)
+    factor = read_real("chi2", chi2, above=1)
     if rule == RULES["discrepancy"]:
         require(noise is not None, "noise", noise, "the standard deviation of b's entries with lam='discrepancy'")
     if noise is not None:
@@ -298,7 +305,7 @@ def read_family(
         rows_of = matrix if weights is None else matrix * reader.doubles(reader.home("weights", weights))[:, None]
         own_spectra = taking_part is not None and taking_part.shape[0] > 1
         spectrum, pencil = pencil_spectrum(reader, rows_of, penalty, taking_part, which)
-    return Family(
+    return Constraints(
         nonnegative=nonnegative,
         lower=lower,
         upper=upper,
@@ -321,7 +328,7 @@ def read_family(
         spectrum=spectrum,
         pencil=pencil,
         own_spectra=own_spectra,
-        states=states,
+        states=are_states(warm_start),
         variance=uncertainty is not None and read_choice("uncertainty", uncertainty, ("variance",)) == "variance",
         **normal,
     )
