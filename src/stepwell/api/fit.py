@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from stepwell.arrays import is_array, is_cuda
 from stepwell.common.checks import require, require_kind, warn_caller
 from stepwell.common.typing import ArrayLike
 from stepwell.fit import arguments
@@ -64,9 +65,9 @@ def curve_fit(
     ----------
     f : callable or compiled model
         The model. ``f(x, a, b, ...)`` as in SciPy: with several problems each parameter comes as a column (k, 1), so
-        that ``lambda t, a, k: a * np.exp(-k * t)`` returns (k, m) by itself. Or ``f(x, p)`` and ``f(x, p, rows)``, where
-        the second argument is called ``p``: one array (k, n) of the problems `rows` that still run. Functions of NumPy,
-        CuPy, PyTorch or JAX. A model of :mod:`stepwell.models` is fitted by compiled code.
+        that ``lambda t, a, k: a * np.exp(-k * t)`` returns (k, m) by itself. Or ``f(x, p)`` and ``f(x, p, rows)``,
+        where the second argument is called ``p``: one array (k, n) of the problems `rows` that still run. Functions of
+        NumPy, CuPy, PyTorch or JAX. A model of :mod:`stepwell.models` is fitted by compiled code.
     xdata : any
         Handed on to `f` as it is. Where its shape is that of `ydata`, each problem has its own x.
     ydata : array, shape (m,) or (..., m)
@@ -115,7 +116,7 @@ def curve_fit(
         Ends after a shorter step, relative to x; by default not tested, since a short step is no sign of an end.
     gtol : float, default 1e-10 (1e-6)
         A fit ends where no free column makes a larger cosine with the residual.
-    maxiter : int, default 200 (n + 1)
+    maxiter : int, default 400 (n + 1)
         Limit on steps.
     maxfev, max_nfev : int, optional
         Limit on evaluations, by SciPy's two names.
@@ -151,6 +152,11 @@ def curve_fit(
         progress=progress, callback=callback,
     )  # fmt: skip
     options = arguments.read_options(given)
+    plain = jac is None and linear is None and starts is None and callback is None
+    if plain and hasattr(f, "__stepwell_fit_on_device__") and is_array(ydata) and is_cuda(ydata):
+        read = (xdata, ydata, p0, sigma, absolute_sigma, bounds, nan_policy, mask, fixed, own_x, options)
+        found: FitResult = f.__stepwell_fit_on_device__(*read)
+        return found
     whole = None
     if sigma is not None and np.ndim(ydata) == 1 and np.ndim(sigma) == 2:
         whole, sigma = sigma, None
