@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from stepwell.api.fit_blocks import are_containers, over_blocks
 from stepwell.arrays import is_array, is_cuda
 from stepwell.common.checks import require, require_kind, warn_caller
 from stepwell.common.typing import ArrayLike
@@ -56,6 +57,7 @@ def curve_fit(
     threads: int | None = None,
     progress: Callable[[int, int], object] | None = None,
     callback: Callable[[Any], object] | None = None,
+    dim: str | None = None,
 ) -> FitResult:
     """Fit a model to data within bounds: one curve, or an array of them at once.
 
@@ -71,7 +73,9 @@ def curve_fit(
     xdata : any
         Handed on to `f` as it is. Where its shape is that of `ydata`, each problem has its own x.
     ydata : array, shape (m,) or (..., m)
-        The data: points along the last axis, problems along all others.
+        The data: points along the last axis, problems along all others. An array of dask, cut into blocks of whole
+        problems, gives a result whose fields are arrays of dask, not yet computed; a DataArray of xarray one of
+        DataArrays. The bits are those of a direct call.
     p0 : array, shape (n,) or (..., n), optional
         The start. By default 1, or inside the bounds.
     sigma : array, shape (m,) or (..., m), optional
@@ -126,6 +130,9 @@ def curve_fit(
         Called as ``progress(done, problems)`` after each turn.
     callback : callable, optional
         Called with the points (k, n) that the running problems have come to; StopIteration ends the fit.
+    dim : str, optional
+        The dimension of a DataArray `ydata` along which the points of one problem lie; all others are problems. The
+        parameters are the dimension ``param`` of the result, with their names as its coordinate.
 
     Returns
     -------
@@ -145,6 +152,15 @@ def curve_fit(
     array([[2.5, 1.3],
            [1. , 1.3]])
     """
+    if are_containers(xdata, ydata, p0, sigma, mask, fixed, bounds) or dim is not None:
+        every = dict(
+            p0=p0, sigma=sigma, absolute_sigma=absolute_sigma, check_finite=check_finite, bounds=bounds, method=method,
+            jac=jac, full_output=full_output, nan_policy=nan_policy, mask=mask, fixed=fixed, linear=linear, own_x=own_x,
+            loss=loss, f_scale=f_scale, x_scale=x_scale, starts=starts, uncertainty=uncertainty, ftol=ftol, xtol=xtol,
+            gtol=gtol, maxiter=maxiter, maxfev=maxfev, max_nfev=max_nfev, threads=threads, progress=progress,
+            callback=callback,
+        )  # fmt: skip
+        return over_blocks(curve_fit, f, xdata, ydata, every, dim)
     require(not full_output, "full_output", True, "False: the result has all of it (r.nfev, r.residuals, r.message)")
     given = dict(
         method=method, loss=loss, f_scale=f_scale, x_scale=x_scale, uncertainty=uncertainty, ftol=ftol, xtol=xtol,

@@ -97,4 +97,3 @@ def check_jac(
     worst = tuple(int(i) for i in (place[1:] if problem.lone else place))
     shown = (found[0], expected[0]) if problem.lone else (found, expected)
     return JacobianCheck(error <= tolerance, error, worst, *shown)
-

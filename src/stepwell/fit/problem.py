@@ -80,5 +80,5 @@ class FitProblem:
             loss=LOSSES[self.loss],
             scale=self.scale,
             absolute=self.absolute,
-            threads=default_threads() if self.threads is None else self.threads,
+            threads=1 if self.problems == 1 else default_threads() if self.threads is None else self.threads,
         )
