@@ -102,7 +102,7 @@ struct Answer : Sums<Kind, Lanes> {
             if (lanes.any(any)) return false;
         }
         if (Kind::source != normal_equations && this->has_weak_pivot())
-            measured.decrement = this->decrement();
+            measured.decrement = doubtful_pivots * this->decrement();
         if (!is_certified(job, measured, numbers.rounds)) return false;
         if (lanes.lane() == 0) {
             job.residual[system] = square_root(squared_fit);

@@ -66,6 +66,8 @@ SW_HD double smallest_pivot(int columns) {
 
 // Below this part of the squared norm products have few digits of a pivot.
 constexpr double weak_pivot = 1e-8;
+// What a step may be longer than a factor with such a pivot says: products have lost its digits.
+constexpr double doubtful_pivots = 1e3;
 
 // With at most so many columns a start tries all of them.
 constexpr int guessed_columns = 16;
