@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from stepwell.api.fit_blocks import are_containers, over_blocks
+from stepwell.arrays import is_array, is_cuda
 from stepwell.arrays.bounds import split_bounds
 from stepwell.common.checks import require, require_kind, warn_caller
 from stepwell.common.typing import ArrayLike
@@ -183,6 +184,11 @@ def curve_fit(
         progress=progress, callback=callback,
     )  # fmt: skip
     options = arguments.read_options(given)
+    plain = jac is None and linear is None and starts is None and callback is None
+    if plain and hasattr(f, "__stepwell_fit_on_device__") and is_array(ydata) and is_cuda(ydata):
+        read = (xdata, ydata, p0, sigma, absolute_sigma, bounds, nan_policy, mask, fixed, own_x, options)
+        found: FitResult = f.__stepwell_fit_on_device__(*read)
+        return found
     whole = None
     if sigma is not None and axes_of(ydata) == 1 and axes_of(sigma) == 2:
         whole, sigma = sigma, None
