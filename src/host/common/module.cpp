@@ -23,6 +23,7 @@ NB_MODULE(_core, m) {
     stepwell::bind_krylov(m);
     stepwell::bind_nnls(m);
     stepwell::bind_normal_solve(m);
+    stepwell::bind_tv(m);
     stepwell::bind_voronoi(m);
     stepwell::bind_fit(m);
     stepwell::bind_fit_models(m);

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
+from stepwell.apps.files.foreign import made_elsewhere
 from stepwell.common.array_files import require_room
 from stepwell.common.files import Unreadable, damage_told, require_regular
 
@@ -58,3 +60,18 @@ def read_dataset(path: str | os.PathLike[str], held: Any) -> np.ndarray:
     require_room(path, held.size * held.dtype.itemsize)
     with damage_told(path):
         return np.asarray(held[()])
+
+
+def write_hdf5(
+    path: str | os.PathLike[str], name: str, slices: Iterable[np.ndarray], count: int, about: dict[str, Any]
+) -> None:
+    """Write a stack of `count` arrays of one shape as float32, one after the other, and what is told beside it."""
+    import h5py
+
+    with made_elsewhere(path) as made, h5py.File(made, "w") as file:
+        stack = None
+        for place, one in enumerate(slices):
+            if stack is None:
+                stack = file.create_dataset(name, (count, *one.shape), "f4", chunks=(1, *one.shape), compression=4)
+                stack.attrs.update({key: value for key, value in about.items() if value is not None})
+            stack[place] = one
