@@ -128,8 +128,8 @@ def measure(name, problems, repeats, threads):
     seen["exponentials"] = [value / threads for value in seen["exponentials"]]
     return {
         "problems": problems, "points": int(y.shape[1]), "parameters": model.n, "dtype": str(y.dtype),
-        "threads": threads, "evaluations": nfev, "success": float(np.mean(found.success)), "seconds": seen, "medians": medians(seen),
-        "goal": GOALS[name],
+        "threads": threads, "evaluations": nfev, "success": float(np.mean(found.success)),
+        "seconds": seen, "medians": medians(seen), "goal": GOALS[name],
     }  # fmt: skip
 
 

@@ -70,7 +70,7 @@ def test_data_are_staged_where_two_blocks_have_room():
 
 
 @pytest.mark.native
-def test_the_kernel_decides_as_the_turn_of_one_problem(tmp_path_factory):
+def test_the_kernel_ends_as_the_turn_of_one_problem(tmp_path_factory):
     """The CUDA source itself, run thread by thread: every problem is drawn and written, and ends as it does alone."""
     pytest.importorskip("resource", reason="no ucontext.h outside Unix")
     program = build_once(tmp_path_factory, [ROOT / "tests/native/fit_device.cpp"], ["-O1", "-I", ROOT / "tests/native"])
@@ -79,9 +79,10 @@ def test_the_kernel_decides_as_the_turn_of_one_problem(tmp_path_factory):
     assert found["status"] == 0
     assert found["converged"] == 302  # 30 have a NaN, one has no points
     assert found["at_bounds"] > 50
-    # Sums in another order change a few counts, and costs by the tolerance.
-    assert found["evaluations"] <= 10
+    # Another search for the damping changes counts by one or two, and costs by the tolerance.
+    assert found["evaluations"] < 333 / 2
     assert found["cost"] < 1e-9
+    assert found["promise"] < 1e-9
 
 
 def decays(problems=500):

@@ -1,7 +1,7 @@
-// The turn of core/fit/turn.hpp for problems side by side: lanes of a CPU's registers (R = Lanes<double>), or
-// one problem of a device thread (R = double). It decides as fit_turn does, by choices in place of branches;
-// a test runs both. The secant term learns from y# = g⁺ − g − ½(H + H⁺)s, which needs no Jacobian of the
-// point before.
+// The turn of core/fit/turn.hpp for problems side by side: lanes of a CPU's registers (R = Decided), or one
+// problem of a device thread (R = double). It decides as fit_turn does, by choices in place of branches, but
+// for the search of the damping: Newton's steps here, which take two factorisations where a power of the
+// ratio of lengths takes up to twelve, and every lane waits for the slowest. A test runs both.
 #pragma once
 
 #include "core/fit/side_by_side/box.hpp"

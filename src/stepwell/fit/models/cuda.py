@@ -11,8 +11,7 @@ from stepwell.arrays.device_memory import DeviceMemory
 from stepwell.cuda import runtime
 from stepwell.cuda.layouts import structure
 from stepwell.fit.models.host import ends_of
-from stepwell.fit.models.job import COUNTS, REALS, Arrays, Settings, across_of, make_job
-from stepwell.fit.models.model import CompiledModel
+from stepwell.fit.models.job import COUNTS, REALS, Arrays, Described, Settings, across_of, make_job
 
 #: The core's templates of models.
 TEMPLATES = {
@@ -38,7 +37,7 @@ UNROLLED_POINTS = 64
 
 
 def kernel_defines(
-    model: CompiledModel,
+    model: Described,
     single: bool,
     points: int,
     *,
@@ -89,7 +88,7 @@ def _kernel(variant: tuple[tuple[str, str | int], ...], shared_bytes: int, devic
 
 
 def fit_on_device(
-    model: CompiledModel,
+    model: Described,
     x: np.ndarray,
     y: Any,
     start: Any,

@@ -12,14 +12,13 @@ from stepwell.arrays.kinds import as_contiguous
 from stepwell.common.checks import require, require_shape
 from stepwell.fit.arguments import feasible_start, hold_fixed, in_single, owns_x, read_bounds, read_rows
 from stepwell.fit.models.cuda import fit_on_device
-from stepwell.fit.models.job import Settings, read_x
-from stepwell.fit.models.model import CompiledModel
+from stepwell.fit.models.job import Described, Settings, read_x
 from stepwell.fit.problem import FitProblem
 from stepwell.fit.result import FitResult
 
 
 def curve_fit(
-    model: CompiledModel, xdata: Any, ydata: Array, p0: Any, sigma: Any, absolute_sigma: bool, bounds: Any,
+    model: Described, xdata: Any, ydata: Array, p0: Any, sigma: Any, absolute_sigma: bool, bounds: Any,
     nan_policy: str | None, mask: Any, fixed: Any, own_x: bool | None, options: dict[str, Any],
 ) -> FitResult:  # fmt: skip
     """Fit data on a device; the arguments are those of `stepwell.curve_fit`."""
@@ -104,7 +103,7 @@ def _rows(value: Any, y: Array, lead: tuple[int, ...], points: int, xp: Any) -> 
     return xp.reshape(xp.broadcast_to(there, shape), (-1, points))
 
 
-def _result(model: CompiledModel, ends: dict[str, Any], lead: tuple[int, ...], xp: Any, again: Any) -> FitResult:
+def _result(model: Described, ends: dict[str, Any], lead: tuple[int, ...], xp: Any, again: Any) -> FitResult:
     def shaped(values: Array | None) -> Any:
         return None if values is None else xp.reshape(values, lead + tuple(values.shape[1:]))
 
@@ -125,7 +124,7 @@ def _result(model: CompiledModel, ends: dict[str, Any], lead: tuple[int, ...], x
 class _Again:
     """Weighed residuals at the end, by the model in the caller's library."""
 
-    def __init__(self, model: CompiledModel, x: Any, own: bool, y: Array, weights: Array | None, found: Array) -> None:
+    def __init__(self, model: Described, x: Any, own: bool, y: Array, weights: Array | None, found: Array) -> None:
         self._model, self._x, self._own = model, x, own
         self._y, self._weights, self._found = y, weights, found
 
@@ -138,7 +137,8 @@ class _Again:
             x = x[0]
         if not is_array(x) or not is_cuda(x):
             x = _on_device(np.asarray(x, dtype=np.float64), y)
-        found = self._model(x, *columns) - xp.reshape(y, (-1, int(y.shape[-1])))
+        model: Any = self._model
+        found = model(x, *columns) - xp.reshape(y, (-1, int(y.shape[-1])))
         if self._weights is not None:
             found = xp.where(self._weights == 0, xp.zeros_like(found), found * self._weights)
         return xp.reshape(found, tuple(y.shape))

@@ -7,15 +7,14 @@ from typing import Any
 import numpy as np
 
 from stepwell import _core
-from stepwell.fit.models.job import COUNTS, REALS, Arrays, Settings, across_of, make_job, read_x
-from stepwell.fit.models.model import CompiledModel
+from stepwell.fit.models.job import COUNTS, REALS, Arrays, Described, Settings, across_of, make_job, read_x
 
 
 def _address(array: np.ndarray | None) -> int:
     return 0 if array is None else int(array.ctypes.data)
 
 
-def fit(model: CompiledModel, problem: Any) -> dict[str, Any]:
+def fit(model: Described, problem: Any) -> dict[str, Any]:
     """Fit a batch (`stepwell.fit.problem.FitProblem`) and return its ends."""
     dtype = np.float32 if problem.single else np.float64
     options = problem.options(float(np.finfo(dtype).eps))
@@ -59,7 +58,7 @@ def ends_of(arrays: Arrays) -> dict[str, Any]:
     return ends
 
 
-def rows(model: CompiledModel, x: Any, *params: Any) -> np.ndarray:
+def rows(model: Described, x: Any, *params: Any) -> np.ndarray:
     """Return derivatives and value at every point, (m, n + 1), or (problems, m, n + 1) where parameters are columns."""
     if len(params) != model.n:
         raise TypeError(f"{model!r} got {len(params)} parameters; allowed: {', '.join(model.parameters)}")

@@ -4,19 +4,35 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from stepwell import _core
 from stepwell.cuda.layouts import structure
-from stepwell.fit.models.model import CompiledModel
+from stepwell.fit.models.program import Program
 
 #: Rows of the core's tables of reals and of counts, by the names that results have.
 REALS = ("cost", "promise", "violation", "optimality", "distance", "condition")
 COUNTS = ("status", "nit", "nfev", "njev", "rank", "free", "points")
 #: Most points along a side of a grid.
 MAX_SIDE = 32
+
+
+class Described(Protocol):
+    """What is asked of a `CompiledModel` here."""
+
+    kind: str
+    parameters: tuple[str, ...]
+    variables: tuple[str, ...]
+    count: int
+    flag: bool
+    program: Program | None
+    device_row: str | None
+
+    @property
+    def n(self) -> int:
+        """Number of parameters."""
 
 
 @dataclasses.dataclass
@@ -54,7 +70,7 @@ class Settings:
     absolute: bool
 
 
-def across_of(model: CompiledModel, x: np.ndarray) -> int:
+def across_of(model: Described, x: np.ndarray) -> int:
     """Return the points of a row where points form a grid whose first variable runs fastest; 0 elsewhere."""
     if model.kind != "spot" or x.ndim != 2:
         return 0
@@ -69,7 +85,7 @@ def across_of(model: CompiledModel, x: np.ndarray) -> int:
 
 
 def make_job(
-    model: CompiledModel,
+    model: Described,
     arrays: Arrays,
     settings: Settings,
     across: int,
@@ -135,7 +151,7 @@ def make_job(
     return job
 
 
-def read_x(model: CompiledModel, x: Any, own: bool, points: int, dtype: Any) -> np.ndarray:
+def read_x(model: Described, x: Any, own: bool, points: int, dtype: Any) -> np.ndarray:
     """Return xdata as (variables, m), or with `own` as (problems, variables, m)."""
     x = np.asarray(x, dtype=dtype)
     count = len(model.variables)
