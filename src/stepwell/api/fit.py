@@ -211,8 +211,8 @@ def curve_fit(
             return on_device
     run = solve if compiled is None or callable(jac) or callback is not None else _Compiled(compiled)
     if starts is not None:
-        ends, chosen = over_starts(problem, evaluation, starts, run)
-        return result_of(problem, ends, evaluation, curve, chosen)
+        best, chosen = over_starts(problem, evaluation, starts, run)
+        return result_of(problem, best, evaluation, curve, chosen)
     return result_of(problem, run(problem, evaluation), evaluation, curve)
 
 
