@@ -177,7 +177,9 @@ private:
                                         ws.square[j] + penalty_in(j) > 0 ? task.inverse_norm_of(j) : 0.0,
                                         !out && value < upper(j), !out && value > lower(j)};
                 },
-                allowed_shifts(sum, low, high, measured.sum_size, this->multiplier), shift);
+                allowed_shifts(sum, low, high, rounding_of_sum(numbers.rounds) * measured.sum_size,
+                               this->multiplier),
+                shift);
             team.sync();
             team.each(this->columns(), [&](int j) { ws.w[j] += shift * ws.sum_of[j]; });
             this->multiplier += shift;

@@ -191,7 +191,9 @@ private:
                                          !out && x < double(Scalar(s_.upper(j))),
                                          !out && x > double(Scalar(s_.lower(j)))};
             },
-            lsq::allowed_shifts(sum, low, high, measured_.sum_size, multiplier_), shift);
+            lsq::allowed_shifts(sum, low, high, lsq::rounding_of_sum(s_.single) * measured_.sum_size,
+                                multiplier_),
+            shift);
         for (int j = 0; j < n_; ++j) dual_[j] += shift * double(set_.c[j]);
         multiplier_ += shift;
     }
