@@ -31,7 +31,7 @@ from stepwell.arrays.checks import read_array, require_each, require_finite, req
 from stepwell.common.checks import WrongKind, read_axis, read_whole, require_kind, require_shape
 from stepwell.krylov.reductions import WHOLE, Extent, Sums
 from stepwell.krylov.results import LinearResult, LinearStatus
-from stepwell.krylov.rounds import MAX_DATA, SOUND_SIZES, Account, OutOfRange, scale_columns
+from stepwell.krylov.rounds import MAX_DATA, SOUND_SIZES, OutOfRange, SolveStats, scale_columns
 from stepwell.operators import Operator, as_operator, in_library_of
 from stepwell.operators.error_state import callers_arithmetic
 from stepwell.operators.matrices import power_near, scaled
@@ -41,7 +41,7 @@ PLAIN_POWERS = {"float32": 40, "float64": 400}
 
 
 @dataclass
-class Problem:
+class LinearProblem:
     """Operators and right-hand sides in one library, on one device, in one dtype.
 
     ``B`` and ``x0`` are blocks whose columns were divided by ``scale`` (all ones unless ``scaled``); ``given`` is what
@@ -84,7 +84,7 @@ class Problem:
             memory if not self.sums.spread else memory * (self.unknowns.local + self.equations.local) // max(1, whole)
         )
 
-    def rescaled(self, found: OutOfRange) -> Problem:
+    def rescaled(self, found: OutOfRange) -> LinearProblem:
         """Return the same problem with A divided by a power of two: near its size, or that of λ beside it.
 
         An A that is tiny beside λ would vanish; it is left at least so large that its entries keep all their bits.
@@ -96,7 +96,7 @@ class Problem:
             unit = min(unit, power_near(found.operator, most) * 2.0 ** MAX_DATA[dtype])
         return self.in_units(scaled(self.A, 1 / unit), unit)
 
-    def in_units(self, A: Operator, unit: float) -> Problem:
+    def in_units(self, A: Operator, unit: float) -> LinearProblem:
         """Return the same problem, given A divided by a number."""
         return replace(self, A=A, x0=None if self.x0 is None else self.x0 * unit, unit=unit)
 
@@ -106,9 +106,9 @@ class Problem:
             return values
         return values[0].item() if isinstance(values, np.ndarray) else values[0]
 
-    def result(self, account: Account, **facts: Any) -> LinearResult:
+    def result(self, stats: SolveStats, **facts: Any) -> LinearResult:
         """Bring the solutions back to the caller's scale, library, dtype and shape."""
-        x = self._in_given_units(account)
+        x = self._in_given_units(stats)
         if len(self.given.shape) == 1:
             x = x[:, 0]
         elif self.rows:
@@ -120,19 +120,19 @@ class Problem:
             facts["lam"] = self.of_columns(facts["lam"])
         return LinearResult(
             x=x,
-            status=self.of_columns(account.status),
-            residual=account.residual,
-            iterations=account.iterations,
-            products=account.products,
-            history=account.history,
+            status=self.of_columns(stats.status),
+            residual=stats.residual,
+            iterations=stats.iterations,
+            products=stats.products,
+            history=stats.history,
             exchanges=exchanges,
             bytes_sent=bytes_sent,
             **facts,
         )
 
-    def _in_given_units(self, account: Account) -> Array:
+    def _in_given_units(self, stats: SolveStats) -> Array:
         """Return the solutions in the caller's units; those that leave the range of the dtype get their status."""
-        x, lift = account.x, account.lift
+        x, lift = stats.x, stats.lift
         scale = to_host(self.scale).ravel()
         fraction, power = np.frexp(scale)
         power = power - round(math.log2(self.unit)) - (0 if lift is None else np.round(np.log2(lift)).astype(int))
@@ -146,20 +146,20 @@ class Problem:
                     x = _times_powers(x * copy_to_device_of(fraction[None, :], x), power, dtype)
         if plain and self.unit == 1 and lift is None and not self.square:
             return x
-        found, largest = self.sums.largest(account.x), self.sums.largest(x)
+        found, largest = self.sums.largest(stats.x), self.sums.largest(x)
         limits = np.finfo(dtype)
         # Below the smallest normal number digits are lost: by columns that lie there as a whole and, where such numbers
         # become zeros, by those that lose more than rounding would take.
         small = largest < float(limits.tiny)
         if flushes_small_numbers(x):
             xp = namespace_of(x)
-            flushed = xp.where(xp.abs(x) < float(limits.tiny), account.x, xp.zeros_like(x))
+            flushed = xp.where(xp.abs(x) < float(limits.tiny), stats.x, xp.zeros_like(x))
             small |= self.sums.largest(flushed) > float(limits.eps) * found
         gone = ~np.isfinite(largest) | ((found > 0) & small)
-        kept = [status not in (LinearStatus.CONVERGED, LinearStatus.STAGNATED) for status in account.status]
+        kept = [status not in (LinearStatus.CONVERGED, LinearStatus.STAGNATED) for status in stats.status]
         gone &= ~(np.array(kept, dtype=bool) & np.isfinite(largest))
-        account.status = [
-            LinearStatus.OUT_OF_RANGE if out else status for status, out in zip(account.status, gone.tolist())
+        stats.status = [
+            LinearStatus.OUT_OF_RANGE if out else status for status, out in zip(stats.status, gone.tolist())
         ]
         return x
 
@@ -183,7 +183,7 @@ def prepare(
     square: bool = False,
     axis: int = 1,
     sums: Sums = WHOLE,
-) -> Problem:
+) -> LinearProblem:
     """Check operators and blocks against each other and bring them to a common kind.
 
     The work is done in the library of A (a pair of functions takes that of B), in the dtype of all of them together
@@ -207,7 +207,7 @@ def prepare(
         with sums.holding():
             require_finite("x0", start)
         sums.check()
-    return Problem(
+    return LinearProblem(
         sums.held_operator(operator),
         None if penalty is None else sums.held_operator(penalty),
         scaled,
@@ -224,7 +224,7 @@ def prepare(
     )
 
 
-def soundly_scaled(problem: Problem) -> Problem:
+def soundly_scaled(problem: LinearProblem) -> LinearProblem:
     """Return a positive definite system with its matrix divided by a power of two where that is extreme.
 
     That is for single precision, of whose range squares of small residuals times such a matrix have nothing left; it
@@ -345,7 +345,7 @@ def _as_numpy_dtype(dtype: Any) -> np.dtype:
     return found if found.kind in "biufc" else np.dtype(np.float64)  # dates and texts are refused elsewhere
 
 
-def as_preconditioner(preconditioner: Any, problem: Problem) -> Callable[[Array], Array]:
+def as_preconditioner(preconditioner: Any, problem: LinearProblem) -> Callable[[Array], Array]:
     """Return the function that applies a preconditioner to a block: operator, function of a block, or a diagonal."""
     if preconditioner is None:
         return lambda block: block
@@ -356,7 +356,7 @@ def as_preconditioner(preconditioner: Any, problem: Problem) -> Callable[[Array]
     return problem.sums.held(apply, problem.size)
 
 
-def _read_preconditioner(preconditioner: Any, problem: Problem) -> Callable[[Array], Array]:
+def _read_preconditioner(preconditioner: Any, problem: LinearProblem) -> Callable[[Array], Array]:
     if callable(preconditioner) and not hasattr(preconditioner, "shape"):
 
         def precondition(block: Array) -> Array:
@@ -377,7 +377,7 @@ def _read_preconditioner(preconditioner: Any, problem: Problem) -> Callable[[Arr
     return operator.forward
 
 
-def as_diagonal(preconditioner: Any, problem: Problem) -> np.ndarray | None:
+def as_diagonal(preconditioner: Any, problem: LinearProblem) -> np.ndarray | None:
     """Return a preconditioner that is a diagonal in the problem's units, on the host; refuse any other kind."""
     if preconditioner is None:
         return None
@@ -404,7 +404,7 @@ def iteration_limit(maxiter: int | None, size: int, bounded: bool = False) -> in
     return read_whole("maxiter", maxiter, 0, as_float=True)
 
 
-def column_numbers(problem: Problem, least_squares: bool) -> int:
+def column_numbers(problem: LinearProblem, least_squares: bool) -> int:
     """Numbers that one column at work takes, where it is longest: when λ²LᵀL joins AᵀA, or when the state advances."""
     size, rows = problem.size, int(problem.B.shape[0])
     copies = max(size, rows) if problem.A.copies_blocks else 0

@@ -29,8 +29,9 @@ from stepwell.common.checks import read_real, read_switch, require, require_func
 from stepwell.common.threads import OneAtATime
 from stepwell.common.typing import ArrayLike, Function, OperatorLike
 from stepwell.krylov import saved_solver
+from stepwell.krylov.column_progress import ColumnProgress
 from stepwell.krylov.inputs import (
-    Problem,
+    LinearProblem,
     as_preconditioner,
     bytes_per_number,
     column_numbers,
@@ -38,7 +39,6 @@ from stepwell.krylov.inputs import (
     prepare,
     working_dtype,
 )
-from stepwell.krylov.ledger import Ledger
 from stepwell.krylov.reductions import Sums
 from stepwell.krylov.results import LinearResult, LinearStatus, Progress
 from stepwell.krylov.rounds import Correction, Method, OutOfRange, Round, Start, solve_in_rounds
@@ -230,7 +230,7 @@ class ProjectedCG:
 
     def _solve(
         self,
-        problem: Problem,
+        problem: LinearProblem,
         tol: float,
         limit: int,
         callback: Callable[[Progress], object] | None,
@@ -248,9 +248,9 @@ class ProjectedCG:
             problem.A.memory + (0 if problem.L is None else problem.L.memory) + number * column_numbers(problem, True)
         )
         needed += space_bytes(problem.size, system.data_size, number, problem.share_of(self.memory))
-        account = solve_in_rounds(system, method, problem.x0, tol, limit, callback, needed, rescalable, True)
+        stats = solve_in_rounds(system, method, problem.x0, tol, limit, callback, needed, rescalable, True)
         return problem.result(
-            account,
+            stats,
             method="aprcg" if self.augmented else "prcg",
             choice=f"{space.count} directions kept",
             lam=np.array([self.lam]),
@@ -357,7 +357,7 @@ class ProjectedCG:
         return self._operators[dtype]
 
 
-def problem_space(problem: Problem, system: System, memory: int) -> DirectionSpace:
+def problem_space(problem: LinearProblem, system: System, memory: int) -> DirectionSpace:
     """Return an empty space for the directions of a problem."""
     whole = problem.unknowns.whole, problem.equations.whole if isinstance(system, TikhonovSystem) else 0
     return DirectionSpace(problem.size, system.data_size, bytes_per_number(problem.B), memory, problem.sums, whole)
@@ -395,7 +395,7 @@ class Projected(Method):
     def __call__(self, task: Round) -> Correction:
         """Project on the kept directions, then refine with new ones."""
         space, system = self.space, task.system
-        ledger = Ledger(task)
+        progress = ColumnProgress(task)
         residual, data = task.residual, task.state[0] if space.keeps_images else None
         overlaps = None
         unmoved = False
@@ -405,10 +405,10 @@ class Projected(Method):
         else:
             x, residual, data, coefficients = self._project(residual, data)
             if space.length(residual) <= task.tol * float(task.norms[0]):
-                ledger.end_all(LinearStatus.CONVERGED)
+                progress.end_all(LinearStatus.CONVERGED)
         self._projected = None
         steps = 0
-        while not ledger.any_ended:
+        while not progress.any_ended:
             column = self.precondition(residual)
             known = overlaps if not steps and column is residual else None
             direction, cancelled = space.conjugate(column, known, projected=len(coefficients) > steps)
@@ -420,9 +420,9 @@ class Projected(Method):
                     coefficients = np.add(coefficients, shares).tolist()
                 after = space.length(residual)
                 if after <= task.tol * float(task.norms[0]):
-                    ledger.end_all(LinearStatus.CONVERGED)
+                    progress.end_all(LinearStatus.CONVERGED)
                 elif not after <= 0.5 * before:
-                    ledger.end_all(LinearStatus.STAGNATED)
+                    progress.end_all(LinearStatus.STAGNATED)
                 continue
             product, image = system.product_and_image(direction)
             energy, slope, square = space.energies(direction, product, residual)
@@ -430,11 +430,11 @@ class Projected(Method):
                 direction, product, image = space.conjugate_again(direction, product, image)
                 energy, slope, square = space.energies(direction, product, residual)
             if system.sums.stopped:  # told by another rank, with the sums
-                ledger.end_all(LinearStatus.STOPPED)
+                progress.end_all(LinearStatus.STOPPED)
                 break
-            ledger.step(1.0)
+            progress.step(1.0)
             if not 0 < energy < np.inf:
-                ledger.end_all(LinearStatus.NONFINITE if np.isnan(energy) else LinearStatus.BREAKDOWN)
+                progress.end_all(LinearStatus.NONFINITE if np.isnan(energy) else LinearStatus.BREAKDOWN)
                 break
             unmoved, unit = False, energy**-0.5
             step = slope / energy
@@ -445,11 +445,11 @@ class Projected(Method):
             space.add(unit, direction, product, image, square)
             coefficients.append(step / unit)
             steps += 1
-            ledger.look(steps, to_host(system.sums.norms(residual))[None, :])
+            progress.look(steps, to_host(system.sums.norms(residual))[None, :])
         whole = len(coefficients) == space.count  # none was dropped on the way
         space.score(np.array(coefficients) if whole else None)
-        ledger.release(x)
-        correction = ledger.close()
+        progress.release(x)
+        correction = progress.close()
         if unmoved:
             correction.x = None
         if data is not None and steps <= FEW_STEPS:

@@ -30,7 +30,7 @@ from stepwell.cli.inputs import (
     usage_errors,
     writing_trouble,
 )
-from stepwell.cli.output import Voice, first_interrupt, output_options
+from stepwell.cli.output import Output, first_interrupt, output_options
 from stepwell.cli.progress_bar import ProgressBar
 from stepwell.common.array_files import map_array_file
 from stepwell.common.checks import meant, read_real, read_whole, require, require_memory
@@ -120,7 +120,7 @@ def command(
     array: str,
     device: str,
     threads: int | None,
-    voice: Voice,
+    voice: Output,
 ) -> None:
     """Reconstruct slices from projections, of parallel rays or of a fan.
 
@@ -172,7 +172,8 @@ def command(
             voice.say(f"{world.ranks.size} ranks, {count // world.ranks.size} slices each or one more")
             task = task.piece(*tomography.slices_of_rank(count, world.comm))
         penalty = gradient(task.shape) if smooth else None
-        level = np.nan_to_num(noise * np.linalg.norm(task.B, axis=0), posinf=0.0)  # such slices end with a status
+        level = noise * np.linalg.norm(task.B, axis=0) / max(1, task.B.shape[0]) ** 0.5
+        level = np.nan_to_num(level, posinf=0.0)  # such slices end with a status
         A, B = task.A, task.B
         if place.library != "numpy":
             B = place.put(B)
@@ -248,7 +249,8 @@ def _lam_of_all(
     from stepwell.apps.tomography import project_slices
 
     slices = task.B.shape[1]
-    noise = sum(world.comm.allgather(float(np.sum(level**2)))) ** 0.5
+    squares = np.concatenate(world.comm.allgather(level**2))
+    noise = float(np.mean(squares)) ** 0.5 if squares.size else 0.0
     smooth = None if penalty is None else project_slices(penalty, slices)
     volume = np.ascontiguousarray(task.B.T).reshape(-1)
     found = tikhonov(
@@ -317,7 +319,7 @@ def _record(result: LinearResult, quality: list[float]) -> dict[str, Any]:
     }
 
 
-def _bar(voice: Voice) -> ProgressBar:
+def _bar(voice: Output) -> ProgressBar:
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),

@@ -27,7 +27,7 @@ from stepwell.cli.inputs import (
     usage_errors,
     writing_trouble,
 )
-from stepwell.cli.output import Voice, first_interrupt, output_options
+from stepwell.cli.output import Output, first_interrupt, output_options
 from stepwell.common.array_files import write_arrays
 from stepwell.common.checks import read_real, require
 from stepwell.common.files import replacing
@@ -60,7 +60,7 @@ _HDF5 = (".h5", ".hdf5", ".he5")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the synthetic shots.")
 @place_options
 @output_options()
-def command(file: pathlib.Path | None, synthetic: int | None, voice: Voice, **given: Any) -> None:
+def command(file: pathlib.Path | None, synthetic: int | None, voice: Output, **given: Any) -> None:
     """Recover arrival times and amplitudes from lidar waveforms.
 
     FILE is a GEDI L1B granule as NASA distributes it (HDF5, needs h5py), or an npz file with arrays 'waveforms' and
@@ -125,7 +125,7 @@ def _read(file: pathlib.Path | None, synthetic: int | None, given: dict[str, Any
         return gedi.load_gedi(file, given["beam"], first=first, count=count, samples=given["samples"])
 
 
-def _solve(shots: waveform.Shots, voice: Voice, **how: Any) -> tuple[waveform.Deconvolution, bool]:
+def _solve(shots: waveform.Shots, voice: Output, **how: Any) -> tuple[waveform.Deconvolution, bool]:
     """Solve part by part, until the end or Ctrl-C."""
     from rich.progress import BarColumn, MofNCompleteColumn, TimeRemainingColumn
 
@@ -177,7 +177,7 @@ def _finish(
     least: float | None,
     seconds: float,
     chosen: list[int],
-    voice: Voice,
+    voice: Output,
     given: dict[str, Any],
 ) -> None:
     """Report, and write what was asked for."""
