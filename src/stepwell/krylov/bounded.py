@@ -29,7 +29,7 @@ from stepwell.arrays.bounds import split_bounds
 from stepwell.arrays.checks import read_array, require_each, require_one_home
 from stepwell.common.checks import require, require_shape
 from stepwell.krylov.column_progress import ColumnProgress
-from stepwell.krylov.inputs import LinearProblem
+from stepwell.krylov.linear_problem import LinearProblem
 from stepwell.krylov.results import LinearStatus
 from stepwell.krylov.rounds import Correction, Method, Round
 from stepwell.krylov.systems import Carried, State, TikhonovSystem

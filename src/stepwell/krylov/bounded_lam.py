@@ -11,7 +11,8 @@ import numpy as np
 
 from stepwell.arrays import Array, namespace_of, take_columns, to_host
 from stepwell.krylov.bounded import BoundedLBFGS, BoundedSystem, Box
-from stepwell.krylov.inputs import LinearProblem, iteration_limit
+from stepwell.krylov.inputs import iteration_limit
+from stepwell.krylov.linear_problem import LinearProblem
 from stepwell.krylov.reductions import WHOLE
 from stepwell.krylov.rounds import solve_in_rounds
 from stepwell.krylov.selection import Choice

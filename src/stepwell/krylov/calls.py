@@ -16,12 +16,8 @@ from stepwell.common.checks import read_switch, require, require_kind, require_s
 from stepwell.distributed import local_piece
 from stepwell.krylov.bounded import BoundedSystem, Box, exactly_scaled, read_box
 from stepwell.krylov.bounded_lam import choose_within
-from stepwell.krylov.inputs import (
-    LinearProblem,
-    iteration_limit,
-    prepare,
-    soundly_scaled,
-)
+from stepwell.krylov.inputs import iteration_limit, prepare
+from stepwell.krylov.linear_problem import LinearProblem, soundly_scaled
 from stepwell.krylov.options import DEFAULT_WIDTH, MethodChoice, SolveOptions
 from stepwell.krylov.reductions import Sums
 from stepwell.krylov.results import LinearResult, Progress, ends_in_words

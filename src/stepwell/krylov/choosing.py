@@ -10,7 +10,7 @@ from stepwell.common.checks import require
 from stepwell.krylov.bounded import BoundedSystem
 from stepwell.krylov.costs import Work
 from stepwell.krylov.direct import direct_bytes, uses_dual
-from stepwell.krylov.inputs import LinearProblem, bytes_per_number
+from stepwell.krylov.linear_problem import LinearProblem, bytes_per_number
 from stepwell.krylov.options import METHODS, SolveOptions
 from stepwell.krylov.results import MethodName
 from stepwell.krylov.systems import System, TikhonovSystem

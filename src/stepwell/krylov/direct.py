@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from stepwell.arrays import Array, factor_positive, namespace_of, on_device_of, plus_diagonal, to_host
 from stepwell.krylov.column_progress import progress_for
-from stepwell.krylov.inputs import bytes_per_number
+from stepwell.krylov.linear_problem import bytes_per_number
 from stepwell.krylov.results import LinearStatus
 from stepwell.krylov.rounds import Correction, Method, Round
 from stepwell.krylov.systems import PositiveSystem, System, TikhonovSystem

@@ -20,7 +20,7 @@ from scipy.linalg import eigh
 from scipy.optimize import brentq, minimize_scalar
 
 from stepwell.arrays import Array, copy_to_device_of, take_columns, to_host
-from stepwell.krylov.inputs import LinearProblem, bytes_per_number
+from stepwell.krylov.linear_problem import LinearProblem, bytes_per_number
 from stepwell.krylov.results import NO_CORNER
 from stepwell.krylov.rounds import SOUND_SIZES, OutOfRange
 from stepwell.krylov.spectrum import KrylovSpace, Spectrum

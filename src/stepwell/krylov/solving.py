@@ -13,15 +13,10 @@ from stepwell.krylov.block import BlockCG
 from stepwell.krylov.bounded import BoundedLBFGS
 from stepwell.krylov.choosing import choose_method
 from stepwell.krylov.direct import Direct, direct_bytes
-from stepwell.krylov.inputs import (
-    LinearProblem,
-    as_diagonal,
-    as_preconditioner,
-    bytes_per_number,
-    column_numbers,
-)
+from stepwell.krylov.linear_problem import LinearProblem, bytes_per_number, column_numbers
 from stepwell.krylov.options import SolveOptions
-from stepwell.krylov.projected import Projected, problem_space
+from stepwell.krylov.preconditioners import as_diagonal, as_preconditioner
+from stepwell.krylov.projection import Projected, problem_space
 from stepwell.krylov.pseudo import PseudoBlock
 from stepwell.krylov.results import LinearResult, Progress
 from stepwell.krylov.rounds import Method, SolveStats, solve_in_rounds

@@ -9,8 +9,8 @@ import numpy as np
 from scipy.linalg import eigh
 
 from stepwell.arrays import Array, namespace_of, to_host
-from stepwell.krylov.inputs import LinearProblem, bytes_per_number
-from stepwell.krylov.projected import Projected
+from stepwell.krylov.linear_problem import LinearProblem, bytes_per_number
+from stepwell.krylov.projection import Projected
 from stepwell.krylov.results import LinearStatus
 from stepwell.krylov.rounds import Round
 from stepwell.krylov.space import DirectionSpace
