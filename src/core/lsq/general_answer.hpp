@@ -129,8 +129,9 @@ private:
     template <class Scalar>
     SW_CALL Measured measure(const Job& job, int64_t system, const Scalar* b, const Scalar* x) {
         const bool summed = task.matrix.summed;
-        // Where x counts from zero and is not rounded, ws.w is that of x already.
-        if (sizeof(Scalar) < sizeof(double) || summed || this->relaxes || this->reference_size != 0)
+        // Where x counts from zero, ever did and is not rounded, ws.w is that of x already.
+        if (sizeof(Scalar) < sizeof(double) || summed || this->relaxes || this->reference_size != 0 ||
+            this->has_moved)
             find_dual(job, system, b, x);
         else
             residual_norm =

@@ -33,6 +33,7 @@ struct GeneralSystem : ActiveSet<Team, Matrix, Rounding> {
     template <class Scalar>
     SW_CALL int begin_general(const Job& job, int64_t system, const Scalar* b, double penalty) {
         const Family& family = job.family;
+        this->has_moved = false;
         given_lower = family.lower + system * family.lower_stride;
         given_upper = family.upper + system * family.upper_stride;
         const uint8_t* mask = family.mask ? family.mask + system * family.mask_stride : nullptr;

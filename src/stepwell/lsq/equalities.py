@@ -20,7 +20,6 @@ from stepwell.lsq.constraints import INFINITY, Reader
 from stepwell.lsq.convolution import Convolution
 from stepwell.lsq.equality_ends import Equalities, finish, product
 from stepwell.lsq.result import LSQResult, NNLSStatus
-from stepwell.lsq.units import units_of
 
 #: What rows of equalities weigh, over the largest entry of A and C.
 HEAVY = 100.0
@@ -61,11 +60,9 @@ def solve_with_equalities(A: Any, b: Any, equality: Any, options: dict[str, Any]
     single = "float32" in str(A.dtype) and "float32" in str(b.dtype)
     b, column = without_column(b, tuple(A.shape), options["which"] is not None)
     problem, options = _read(A, b, equality, options)
-    units = units_of(problem)
-    problem, options = units.applied(problem, options)
     r = _by_multipliers(problem, options, solve)
     limit = options["maxiter"]
-    r = units.undone(finish(problem, r, 10 * problem.columns + 100 if limit is None else int(limit), solve))
+    r = finish(problem, r, 10 * problem.columns + 100 if limit is None else int(limit), solve)
     return _shaped(r, tuple(map(int, b.shape[:-1])), single, column)
 
 

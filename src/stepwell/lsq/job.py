@@ -29,12 +29,12 @@ class Answers:
     more: Array | None = None  # in the order of MORE, a row each
     lam: Array | None = None  # in the order of LAM, a row each
     lam_counts: Array | None = None  # in the order of LAM_COUNTS, a row each
-    variance: Array | None = None  # (systems, n)
+    deviation: Array | None = None  # (systems, n)
     factor: Array | None = None  # (systems, n(n + 1)/2): see `stepwell.lsq.result.KeptFactor`
     factor_order: Array | None = None  # (systems, 1 + n), int32
 
     #: Fields that have a row a system, and those that have an entry a system in each row.
-    ROWS = ("x", "dual", "in_factor", "costs", "state", "variance", "factor", "factor_order")
+    ROWS = ("x", "dual", "in_factor", "costs", "state", "deviation", "factor", "factor_order")
     ENTRIES = ("reals", "counts", "more", "lam", "lam_counts")
 
     def part(self, chosen: slice) -> Answers:
@@ -71,7 +71,7 @@ def new_answers(batch: Batch, empty: Callable[[Any, str], Array], *, on_device: 
         more=empty((len(MORE), systems), "float64") if general else None,
         lam=empty((len(LAM), systems), "float64") if lam else None,
         lam_counts=empty((len(LAM_COUNTS), systems), "int32") if lam else None,
-        variance=empty((systems, n), "float64") if constraints is not None and constraints.variance else None,
+        deviation=empty((systems, n), "float64") if constraints is not None and constraints.variance else None,
         factor=empty((systems, n * (n + 1) // 2), "float64") if batch.keeps_factor else None,
         factor_order=empty((systems, n + 1), "int32") if batch.keeps_factor else None,
     )
@@ -142,7 +142,7 @@ def fill_constraints(job: Any, constraints: Constraints, address: Callable[[Arra
         if array is not None:
             setattr(into, name, address(array))
             setattr(into, f"{name}_stride", 0 if array.shape[0] == 1 else strides_of(array)[0])
-    into.variance = 0 if answers.variance is None else address(answers.variance)
+    into.deviation = 0 if answers.deviation is None else address(answers.deviation)
     if answers.factor is not None and answers.factor_order is not None:
         into.factor, into.factor_order = address(answers.factor), address(answers.factor_order)
     into.sum_stride = int(constraints.sum_low is not None and constraints.sum_low.shape[0] > 1)

@@ -1,7 +1,6 @@
-"""Units in which A and b of a batch with equalities are near one, by powers of two: exact, so nothing else changes.
+"""Units in which A and b are near one, by powers of two: exact, so nothing else changes.
 
-The method of multipliers squares what it is given several times over. Of entries beyond 1e±60 these squares are no
-numbers.
+Rows of sums and equalities are squared beside those of A. Of entries beyond 1e±60 these squares are no numbers.
 """
 
 from __future__ import annotations
@@ -10,9 +9,10 @@ import dataclasses
 import math
 from typing import Any
 
+import numpy as np
+
 from stepwell import arrays
 from stepwell.arrays import Array
-from stepwell.lsq.equality_ends import Equalities
 from stepwell.lsq.result import LSQResult
 
 #: Exponents of two beyond which units change.
@@ -20,9 +20,13 @@ _EXTREME = 200
 
 
 def _times(value: Any, exponent: int) -> Any:
-    """Return a value times a power of two, in two steps: the power itself may be no number."""
+    """Return numbers times a power of two, in two steps: the power itself may be no number."""
+    if value is None or isinstance(value, str):
+        return value
+    numbers = np.asarray(value, float) if isinstance(value, list | tuple) else value
     half = exponent // 2
-    return value if value is None else value * math.ldexp(1.0, half) * math.ldexp(1.0, exponent - half)
+    with np.errstate(over="ignore"):
+        return numbers * math.ldexp(1.0, half) * math.ldexp(1.0, exponent - half)
 
 
 def _exponent(array: Array) -> int:
@@ -40,34 +44,37 @@ class Units:
     of_A: int
     of_b: int
 
-    def applied(self, problem: Equalities, options: dict[str, Any]) -> tuple[Equalities, dict[str, Any]]:
-        """Return the problem, and its options, in these units."""
-        if self.of_A == self.of_b == 0:
-            return problem, options
-        of_x = self.of_A - self.of_b
-        powers = dict.fromkeys(("d", "lower", "upper", "sum_low", "sum_high"), of_x)
-        powers |= {"A": -self.of_A, "lam": -self.of_A, "b": -self.of_b}
-        scaled = dataclasses.replace(problem, **{name: _times(getattr(problem, name), powers[name]) for name in powers})
-        given = options | {"bounds": (scaled.lower, scaled.upper), "noise": _times(options["noise"], -self.of_b)}
-        given["lam"] = _times(options["lam"], -self.of_A)
-        if options["sum_bounds"] is not None:
-            given["sum_bounds"] = scaled.sum_low, scaled.sum_high
-        start = options["warm_start"]
+    def applied(self, A: Array, b: Array, options: dict[str, Any]) -> tuple[Array, Array, dict[str, Any]]:
+        """Return the arguments of ``lsq_linear`` in these units."""
+        of_x, given = self.of_A - self.of_b, dict(options)
+        for name in ("bounds", "sum_bounds"):
+            if given[name] is not None:
+                given[name] = tuple(_times(end, of_x) for end in given[name])
+        if given["equality"] is not None:
+            given["equality"] = given["equality"][0], _times(given["equality"][1], of_x)
+        given["lam"], given["noise"] = _times(given["lam"], -self.of_A), _times(given["noise"], -self.of_b)
+        start = given["warm_start"]
         if arrays.is_array(start) and arrays.namespace_of(start).isdtype(start.dtype, "real floating"):
             given["warm_start"] = _times(start, of_x)
-        return scaled, given
+        return _times(A, -self.of_A), _times(b, -self.of_b), given
 
     def undone(self, r: LSQResult) -> LSQResult:
         """Return a result in the caller's units."""
-        if self.of_A == self.of_b == 0:
-            return r
         of_x, of_w = self.of_b - self.of_A, self.of_A + self.of_b
         powers = dict.fromkeys(("x", "equality_error", "seminorm"), of_x) | {"lam": self.of_A, "variance": 2 * of_x}
         powers |= {"dual": of_w, "multipliers": of_w, "residual": self.of_b, "sigma": self.of_b, "gap": 2 * self.of_b}
-        return dataclasses.replace(r, **{name: _times(getattr(r, name), powers[name]) for name in powers})
+        changed = {name: getattr(r, name) for name in powers}
+        if isinstance(r.multipliers, list):
+            changed["multipliers"] = [_times(one, of_w) for one in changed.pop("multipliers")]
+            return dataclasses.replace(r, **{name: self._back(name, one, powers) for name, one in changed.items()})
+        return dataclasses.replace(r, **{name: _times(one, powers[name]) for name, one in changed.items()})
+
+    @staticmethod
+    def _back(name: str, value: Any, powers: dict[str, int]) -> Any:
+        return value if name == "multipliers" else _times(value, powers[name])
 
 
-def units_of(problem: Equalities) -> Units:
-    """Return units for a batch whose numbers are extreme; else those that it has."""
-    of_A, of_b = _exponent(problem.A), _exponent(problem.b)
-    return Units(of_A, of_b) if max(abs(of_A), abs(of_b)) > _EXTREME else Units(0, 0)
+def units_of(A: Array, b: Array) -> Units | None:
+    """Return units for a batch whose numbers are extreme; else None."""
+    of_A, of_b = _exponent(A), _exponent(b)
+    return Units(of_A, of_b) if max(abs(of_A), abs(of_b)) > _EXTREME else None

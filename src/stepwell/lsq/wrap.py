@@ -18,7 +18,7 @@ from stepwell.lsq.result import KeptFactor, LSQResult, NNLSStatus
 def wrap(batch: Batch, answers: Answers) -> LSQResult:
     """Return the result of a batch."""
     fields: dict[str, Any] = {name: vectors(batch, getattr(answers, name)) for name in ("x", "dual")}
-    sigma = None if answers.variance is None else _sigma(batch, answers)
+    sigma = None if answers.deviation is None else _sigma(batch, answers)
     fields |= _numbers(batch, answers, sigma)
     fields |= {"method": batch.method, "choice": batch.choice}
     if batch.constraints is None:
@@ -30,7 +30,7 @@ def wrap(batch: Batch, answers: Answers) -> LSQResult:
     if batch.constraints.sum_low is not None:
         fields["multipliers"] = [multiplier] if batch.lone else multiplier[..., None]
     if sigma is not None:
-        variance = sigma[:, None] ** 2 * answers.variance
+        variance = (sigma[:, None] * answers.deviation) ** 2
         fields["variance"] = vectors(batch, arrays.namespace_of(variance).astype(variance, answers.x.dtype, copy=False))
         fields["_problem"] = batch
     if answers.factor is not None and answers.factor_order is not None:

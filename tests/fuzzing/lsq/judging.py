@@ -87,6 +87,7 @@ def look(answer: Answer) -> None:
 def ends_without_x(answer: Answer) -> None:
     """Statuses that say there is no answer have to be true, and to be there where they are."""
     problem, status = answer.problem, answer.status
+    may_stop = "maxiter" in answer.case.options and not problem.exact_row  # before a proof is found
     for i in range(answer.systems):
         if status[i] == NNLSStatus.INFEASIBLE:
             if problem.finite[i] and feasible(problem, i) > 0:
@@ -97,7 +98,7 @@ def ends_without_x(answer: Answer) -> None:
         elif status[i] == NNLSStatus.NON_FINITE:
             if not (problem.single and is_too_large(answer, i)):
                 answer.find("finite", i, f"NON_FINITE, and all of it is finite; x is {answer.x[i][:4]}")
-        elif feasible(problem, i) < 0:
+        elif feasible(problem, i) < 0 and not (may_stop and status[i] == NNLSStatus.LIMIT):
             answer.find("feasible", i, f"no x is feasible, and it is {answer.name(i)}")
 
 
@@ -183,8 +184,12 @@ def constraints(part: Solved) -> None:
     ends = np.minimum(*sides)
     sizes = sizes + np.where(np.isfinite(ends), ends, 0)
     room = (128 + 16 * part.answer.n) * eps if problem.exact_row else 1e-5 if problem.single else 1e-10
-    # What has to be exactly 0 is met to the rounding of what it might be.
-    counted = np.where((missed <= 1e-14 * problem.size_of_rows()[:, None]) & (ends == 0), 0, missed)
+    # What has to be exactly 0 is met to the rounding of what it might be; several rows to that of the largest x.
+    least = problem.size_of_rows()[:, None]
+    counted = np.where((missed <= 1e-14 * least) & (ends == 0), 0, missed)
+    if not problem.exact_row:
+        largest = np.abs(problem.C).max(axis=1) * np.abs(x).max(axis=1, initial=0)[:, None]
+        counted = np.where(missed <= 8 * eps * largest, 0, counted)
     over = (counted / np.where(sizes > 0, sizes, 1)).max(axis=1)
     worst, told = missed.max(axis=1), exact(part.told("equality_error"))
     part.find_each(

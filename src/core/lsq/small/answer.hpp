@@ -228,17 +228,17 @@ private:
                 family.passive[system] = count - Kind::summed;
             }
         }
-        if (!family.variance) return;
-        double* variance = family.variance + system * given;
+        if (!family.deviation) return;
+        double* deviation = family.deviation + system * given;
         this->each_column([&](int j, int) {
-            if (j < given && !(passive & bit_of(j))) variance[j] = 0;
+            if (j < given && !(passive & bit_of(j))) deviation[j] = 0;
         });
         SW_ROLLED
         for (int p = 0; p < (Base::keeps_inverses ? given : count); ++p) {
             const int j = Base::keeps_inverses ? p : order[p];
             if (!(passive & bit_of(j))) continue;
             const double scale = this->scale(j), square = this->variance_at(p);
-            if (j < given && lanes.lane() == 0) variance[j] = square * scale * scale;
+            if (j < given && lanes.lane() == 0) deviation[j] = square_root(square) * scale;
         }
     }
 };
