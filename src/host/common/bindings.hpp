@@ -10,6 +10,7 @@ void bind_nnls(nanobind::module_& m);
 void bind_normal_solve(nanobind::module_& m);
 void bind_jax_handlers(nanobind::module_& m);  // where they are built
 void bind_krylov(nanobind::module_& m);
+void bind_tv(nanobind::module_& m);
 void bind_voronoi(nanobind::module_& m);
 
 }  // namespace stepwell

@@ -19,6 +19,7 @@ from stepwell.lsq.batch import Batch
 from stepwell.lsq.convolution import Convolution
 from stepwell.lsq.equalities import read_equality, solve_with_equalities
 from stepwell.lsq.result import LSQResult
+from stepwell.lsq.units import units_of
 
 NO_BOUNDS = float("-inf"), float("inf")
 
@@ -41,6 +42,13 @@ def solve_linear(
 
     What else is given `stepwell.lsq.arguments.check` reads.
     """
+    if (sum_bounds is not None or equality is not None) and not isinstance(A, Convolution):
+        A, b = read_matrix("A", A), read_array("b", b)
+        units = units_of(A, b)
+        if units is not None:
+            given |= {"bounds": bounds, "sum_bounds": sum_bounds, "equality": equality}
+            A, b, given = units.applied(A, b, given)
+            return units.undone(solve_linear(A, b, **given))
     coefficients = None
     if equality is not None:
         matrix: Any = A if isinstance(A, Convolution) else read_matrix("A", A)
