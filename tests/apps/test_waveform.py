@@ -122,7 +122,7 @@ def test_the_command_line(tmp_path):
     ("arguments", "message"),
     [
         ([], "give either FILE or --synthetic COUNT"),
-        (["--synthetic", "2"], "give -o OUT.npz, --plot OUT.png or --json, or several of them"),
+        (["--synthetic", "2"], "give -o OUT.npz, --table OUT.csv, --plot OUT.png or --json, or several of them"),
         (
             ["--synthetic", "2", "-o", "x.npz", "--shots", "a"],
             "--shots is 'a'; allowed: integers from 0 to 1 with commas",

@@ -85,7 +85,7 @@ struct OneSystem {
 
     template <class Team>
     void solve(const Team& team) {
-        solve_system<double>(team, job, 0, task);
+        solve_system<NumbersOf<double>>(team, job, 0, task);
     }
 
     Job job;

@@ -7,21 +7,20 @@
 
 #include "core/lsq/bounded.hpp"
 #include "core/lsq/judge.hpp"
-#include "core/lsq/rounding.hpp"
+#include "core/lsq/numbers.hpp"
 
 SW_BEGIN
 namespace lsq {
 
 // A warm start: values (x itself), marks (which unknowns are positive) or states (-1 at the lower bound, 1 at
 // the upper, 0 between), or none of them.
-template <class Scalar>
 struct WarmStart {
-    const Scalar* values = nullptr;
+    const void* values = nullptr;
     const uint8_t* marks = nullptr;
     const int8_t* states = nullptr;
 };
 
-template <class Team, class Matrix, class Rounding>
+template <class Team, class Matrix, class Numbers>
 struct ActiveSet : Bounded<Team, Matrix> {
     using Base = Bounded<Team, Matrix>;
     using Base::any_barred;
@@ -49,14 +48,13 @@ struct ActiveSet : Bounded<Team, Matrix> {
     int best_count = 0;
     bool trusting = false;   // the dual is not verified from A at the end
     bool restarted = false;  // with Q and R in place of the Gram factor
-    Rounding rounding;       // of x at the end
+    Numbers numbers;         // those of b, x and the dual
 
     SW_HD ActiveSet(const Team& team, const Task<Matrix>& task) : Base(team, task) {}
 
-    template <class Scalar>
-    SW_HD void run(const Scalar* b, WarmStart<Scalar> warm) {
-        rounding = rounding_to<Scalar>();
-        if (!this->begin(b)) {
+    SW_HD void run(const Job& job, const void* b, WarmStart warm) {
+        numbers = Numbers(job);
+        if (!this->begin(numbers, b)) {
             tally.status = non_finite;
             return;
         }
@@ -79,30 +77,31 @@ struct ActiveSet : Bounded<Team, Matrix> {
             this->dual_from_matrix();
         }
         if (any_barred) this->unbar();
-        if (rounding.rounds && !Matrix::general) round_answer();
+        if (numbers.rounds && !Matrix::general) round_answer();
     }
 
     // x, w and the residual norm in the caller's units, into arrays of the caller's kind.
-    template <class Scalar>
-    SW_HD void answer(Scalar* x, Scalar* dual, uint8_t* active, double& residual) {
+    SW_HD void answer(void* x, void* dual, uint8_t* active, double& residual) {
         const double missing = tally.status == non_finite ? double_nan() : 0.0;
-        team.each(this->columns(), [&](int j) { x[j] = Scalar(missing); });
+        team.each(this->columns(), [&](int j) { numbers.write(x, j, missing); });
         team.each(this->columns(), [&](int j) { active[j] = 0; });
         if (tally.status == non_finite || b_norm == 0) {
-            team.each(this->columns(), [&](int j) { dual[j] = Scalar(missing); });
+            team.each(this->columns(), [&](int j) { numbers.write(dual, j, missing); });
         } else {
             const double* scale = task.shared.scale ? task.shared.scale : ws.scale;
             const double b_unscale = 1 / b_scale;
-            team.each(this->columns(),
-                      [&](int j) { dual[j] = Scalar(scale[j] > 0 ? ws.w[j] / scale[j] * b_unscale : 0.0); });
+            team.each(this->columns(), [&](int j) {
+                numbers.write(dual, j, scale[j] > 0 ? ws.w[j] / scale[j] * b_unscale : 0.0);
+            });
         }
         team.sync();
         bool fits = true;
         team.each_short(factor.count, [&](int p) {
             const int j = ws.order[p];
-            x[j] = Scalar(ws.x[p] * (task.scale_of(j) / b_scale));
+            const double value = numbers.rounded(ws.x[p] * (task.scale_of(j) / b_scale));
+            numbers.write(x, j, value);
             active[j] = 1;
-            fits = fits && is_finite(x[j]);
+            fits = fits && is_finite(value);
         });
         residual = missing;
         if (b_norm > 0 && tally.status != non_finite) {
@@ -119,8 +118,8 @@ struct ActiveSet : Bounded<Team, Matrix> {
         if (tally.status == non_finite) return double_nan();
         Measured measured{max_of(0.0, max_of(top, slope)), b_norm, this->size, b_norm,
                           b_norm + square_root(max_of(0.0, squared_residual))};
-        if (!rounding.rounds) measured.decrement = decrement();
-        tally.status = judged_status(job, measured, rounding.rounds, tally.status);
+        if (!numbers.rounds) measured.decrement = decrement();
+        tally.status = judged_status(job, measured, numbers.rounds, tally.status);
         return violation_of(job, measured);
     }
 
@@ -244,13 +243,13 @@ protected:
     }
 
     // The positive set of a neighbour: its columns enter at once; what then is negative leaves.
-    template <class Scalar>
-    SW_CALL Pending start_from(WarmStart<Scalar> warm) {
+    SW_CALL Pending start_from(WarmStart warm) {
         for (int j = 0; j < this->columns(); ++j) {
-            const bool wanted = warm.values ? warm.values[j] > Scalar(0) : warm.marks[j] != 0;
+            const bool wanted = warm.values ? numbers.read(warm.values, j) > 0 : warm.marks[j] != 0;
             if (!wanted || task.norm_of(j) == 0) continue;
             if (this->insert_alone(j) != Entry::entered) continue;
-            const double value = warm.values ? double(warm.values[j]) / task.scale_of(j) * b_scale : 0.0;
+            const double value =
+                warm.values ? numbers.read(warm.values, j) / task.scale_of(j) * b_scale : 0.0;
             if (team.rank() == 0) ws.x[factor.count - 1] = is_finite(value) ? value : 0.0;
             team.sync();
         }
@@ -607,7 +606,7 @@ protected:
     // The residual and the dual that are reported belong to the x that is returned, rounding to float
     // included.
     SW_CALL void round_answer() {
-        team.each_short(factor.count, [&](int p) { ws.x[p] = rounding(ws.x[p]); });
+        team.each_short(factor.count, [&](int p) { ws.x[p] = numbers.rounded(ws.x[p]); });
         team.sync();
         this->dual_from_matrix();
     }

@@ -12,17 +12,17 @@ namespace lsq {
 struct Ascent {
     double top, product;
 };
-template <class Scalar>
-SW_HD Ascent ascent_of(const NnlsFamily& family, int64_t system, int n, const Scalar* x, const Scalar* dual,
-                       double multiplier) {
+template <class Numbers>
+SW_HD Ascent ascent_of(const Numbers& numbers, const NnlsFamily& family, int64_t system, int n, const void* x,
+                       const void* dual, double multiplier) {
     const uint8_t* mask = family.mask ? family.mask + system * family.mask_stride : nullptr;
     double top = -double_infinity, product = 0;
     SW_ROLLED
     for (int j = 0; j < n; ++j) {
         const double c = family.coefficients ? family.coefficients[j] : 1.0;
-        const double w = double(dual[j]) - (family.slack ? multiplier * c : 0.0);
+        const double w = numbers.read(dual, j) - (family.slack ? multiplier * c : 0.0);
         if (!mask || mask[j]) top = max_of(top, family.coefficients ? w / c : w);
-        product += w * double(x[j]);
+        product += w * numbers.read(x, j);
     }
     return {top, product};
 }

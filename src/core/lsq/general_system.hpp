@@ -7,15 +7,16 @@
 SW_BEGIN
 namespace lsq {
 
-template <class Team, class Matrix, class Rounding>
-struct GeneralSystem : ActiveSet<Team, Matrix, Rounding> {
-    using Base = ActiveSet<Team, Matrix, Rounding>;
+template <class Team, class Matrix, class Numbers>
+struct GeneralSystem : ActiveSet<Team, Matrix, Numbers> {
+    using Base = ActiveSet<Team, Matrix, Numbers>;
     using Base::b_norm;
     using Base::b_scale;
     using Base::factor;
     using Base::fresh;
     using Base::from_gram;
     using Base::multiplier;
+    using Base::numbers;
     using Base::squared_residual;
     using Base::tally;
     using Base::task;
@@ -30,8 +31,7 @@ struct GeneralSystem : ActiveSet<Team, Matrix, Rounding> {
 
     // Reads the system, measures its columns, and finds the dual of the references. What is wrong with it, or
     // `converged`.
-    template <class Scalar>
-    SW_CALL int begin_general(const Job& job, int64_t system, const Scalar* b, double penalty) {
+    SW_CALL int begin_general(const Job& job, int64_t system, const void* b, double penalty) {
         const Family& family = job.family;
         this->has_moved = false;
         given_lower = family.lower + system * family.lower_stride;
@@ -99,19 +99,19 @@ protected:
     }
 
 private:
-    template <class Scalar>
-    SW_HD bool read_b(const Scalar* b, const double* weights, double least_size) {
+    SW_HD bool read_b(const void* b, const double* weights, double least_size) {
         const int length = task.extent.row_length(), rows = task.matrix.top.rows, below = task.matrix.below;
         double magnitude;
         if (weights) {
             double highest = 0;
             team.each(rows, [&](int i) {
-                const double value = weights[i] > 0 ? absolute(double(b[i])) : 0.0;
+                const double value = weights[i] > 0 ? absolute(numbers.read(b, i)) : 0.0;
                 highest = max_of(highest, is_finite(value) ? value : double_infinity);
             });
             magnitude = team.max(highest);
         } else {
-            magnitude = largest_magnitude(team, b, rows);
+            magnitude =
+                numbers.with(b, [&](const auto* values) { return largest_magnitude(team, values, rows); });
         }
         if (!is_finite(magnitude)) return false;
         magnitude = max_of(magnitude, least_size);
@@ -121,7 +121,7 @@ private:
         if (weights) {
             team.each(length, [&](int i) {
                 const double weight = i < rows ? weights[i] * weights[i] : 0.0;
-                const double value = i < rows && weight > 0 ? b_scale * double(b[i]) : 0.0;
+                const double value = i < rows && weight > 0 ? b_scale * numbers.read(b, i) : 0.0;
                 ws.b[i] = value;
                 ws.r[i] = weight * value;
                 ws.metric[i] = weight;
@@ -130,7 +130,9 @@ private:
         } else {
             double *r = ws.r, *own_b = ws.b, *metric = ws.metric;
             const double scale = b_scale;
-            team.each(rows, [=](int i) { own_b[i] = r[i] = scale * double(b[i]); });
+            numbers.with(b, [&](const auto* values) {
+                team.each(rows, [=](int i) { own_b[i] = r[i] = scale * double(values[i]); });
+            });
             team.each(length - rows, [=](int i) { own_b[rows + i] = r[rows + i] = 0; });
             if (metric) team.each(length, [=](int i) { metric[i] = i < below ? 1.0 : 0.0; });
             team.sync();
@@ -294,7 +296,8 @@ private:
         });
         size = team.sum(size);
         if (task.matrix.summed) size += absolute(wanted_sum()) * square_root(factor.row_weight);
-        const bool beyond = b_norm > 0 ? size * b_scale > far_beyond : size > far_beyond || size < 1 / far_beyond;
+        const bool beyond =
+            b_norm > 0 ? size * b_scale > far_beyond : size > far_beyond || size < 1 / far_beyond;
         return beyond && is_finite(size) ? size : 0.0;
     }
     SW_HD double norm_with_penalty(int j) const {

@@ -62,13 +62,13 @@ SW_HD Extent extent_of(const Job& job, const Matrix& matrix, int members, bool g
 }
 
 // The search for lambda is compiled for general problems alone.
-template <class Team, class Matrix, class Rounding, bool general>
+template <class Team, class Matrix, class Numbers, bool general>
 struct SolverOf {
-    typedef ActiveSet<Team, Matrix, Rounding> type;
+    typedef ActiveSet<Team, Matrix, Numbers> type;
 };
-template <class Team, class Matrix, class Rounding>
-struct SolverOf<Team, Matrix, Rounding, true> {
-    typedef Search<Team, Matrix, Rounding> type;
+template <class Team, class Matrix, class Numbers>
+struct SolverOf<Team, Matrix, Numbers, true> {
+    typedef Search<Team, Matrix, Numbers> type;
 };
 
 template <class Team>
@@ -95,16 +95,17 @@ SW_CALL double damping_to_begin_with(const Team& team, const Task<Matrix>& task)
 }
 
 // The task's matrix is that of the system.
-template <class Scalar, class Team, class Matrix>
+template <class Numbers, class Team, class Matrix>
 SW_HD void solve_system(const Team& team, const Job& job, int64_t system, Task<Matrix>& task) {
-    typedef typename SolverOf<Team, Matrix, RoundingTo<Scalar>, Matrix::general>::type Solver;
+    typedef typename SolverOf<Team, Matrix, Numbers, Matrix::general>::type Solver;
     const int64_t n = job.columns;
-    WarmStart<Scalar> warm;
-    if (job.warm_values) warm.values = static_cast<const Scalar*>(job.warm_values) + system * job.warm_stride;
+    const Numbers numbers(job);
+    WarmStart warm;
+    if (job.warm_values) warm.values = numbers.after(job.warm_values, system * job.warm_stride);
     if (job.warm_marks) warm.marks = job.warm_marks + system * job.warm_stride;
     if (job.options.chain && system % nnls_chain_length != 0) warm.marks = job.active + (system - 1) * n;
-    const Scalar* b = static_cast<const Scalar*>(job.b) + system * job.b_stride;
-    Scalar *x = static_cast<Scalar*>(job.x) + system * n, *dual = static_cast<Scalar*>(job.dual) + system * n;
+    const void* b = numbers.after(job.b, system * job.b_stride);
+    void *x = numbers.after(job.x, system * n), *dual = numbers.after(job.dual, system * n);
     uint8_t* active = job.active ? job.active + system * n : nullptr;
     double residual, violation;
     Tally tally;
@@ -151,7 +152,7 @@ SW_HD void solve_system(const Team& team, const Job& job, int64_t system, Task<M
             Solver solver(team, task);
             solver.tally.solves = tally.solves;
             solver.tally.passes = tally.passes;
-            solver.run(b, warm);
+            solver.run(job, b, warm);
             solver.answer(x, dual, active, residual);
             violation = solver.judge(job);
             tally = solver.tally;

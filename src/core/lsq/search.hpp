@@ -9,9 +9,9 @@
 SW_BEGIN
 namespace lsq {
 
-template <class Team, class Matrix, class Rounding>
-struct Search : GeneralSet<Team, Matrix, Rounding> {
-    using Base = GeneralSet<Team, Matrix, Rounding>;
+template <class Team, class Matrix, class Numbers>
+struct Search : GeneralSet<Team, Matrix, Numbers> {
+    using Base = GeneralSet<Team, Matrix, Numbers>;
     using Base::b_norm;
     using Base::b_scale;
     using Base::factor;
@@ -30,9 +30,8 @@ struct Search : GeneralSet<Team, Matrix, Rounding> {
     SW_HD Search(const Team& team, const Task<Matrix>& task) : Base(team, task) {}
 
     // Solves with the lambda that is given or, where `near` is, found from there.
-    template <class Scalar>
-    SW_HD void solve(const Job& job, int64_t system, const Scalar* b, WarmStart<Scalar> warm, double near) {
-        this->rounding = rounding_to<Scalar>();
+    SW_HD void solve(const Job& job, int64_t system, const void* b, WarmStart warm, double near) {
+        this->numbers = Numbers(job);
         const Family& family = job.family;
         const bool given = family.rule == rule_given && family.penalized;
         const double lam = given ? family.lam[system * family.lam_stride] : 0.0;
@@ -51,8 +50,8 @@ struct Search : GeneralSet<Team, Matrix, Rounding> {
     }
 
     // The standard deviation of x where entries of b have deviation one and the set is what it is, in the
-    // caller's units: its square may be no number. With M = R^-1 (I - v v'/v'v) R^-T it is |A_P M e_p| for the unknown at p, which is M_pp^(1/2)
-    // without a penalty, and zero for those at bounds.
+    // caller's units: its square may be no number. With M = R^-1 (I - v v'/v'v) R^-T it is |A_P M e_p| for
+    // the unknown at p, which is M_pp^(1/2) without a penalty, and zero for those at bounds.
     SW_CALL void deviations(double* out, bool known) {
         const Matrix& matrix = task.matrix;
         const int n = matrix.top.columns, count = known ? factor.count : 0;
@@ -116,9 +115,7 @@ private:
     }
 
     // With the bounds that count. Ends early where others would have to.
-    template <class Scalar>
-    SW_HD void solve_once(const Job& job, int64_t system, const Scalar* b, WarmStart<Scalar> warm,
-                          double near) {
+    SW_HD void solve_once(const Job& job, int64_t system, const void* b, WarmStart warm, double near) {
         const Family& family = job.family;
         at_end = 0;
         level = 0;
@@ -147,8 +144,22 @@ private:
             tally.status = this->iterate_called(Pending::nothing);
             if (tally.status == converged && misses_level()) tally.status = stalled;
         }
+        if (tally.status == converged && family.rule == rule_chi2 && sum_hides_columns())
+            tally.status = stalled;
         if (is_cut) tally.status = limit;
         if (tally.status != limit) beyond = this->keep_met_bounds();
+    }
+
+    // Whether the row of a sum is so heavy beside a column that the fit without lambda, which sets the level,
+    // has lost its digits. (Twice the precision has them.)
+    SW_HD bool sum_hides_columns() const {
+        if (!ws.sum_of) return false;
+        double any = 0;
+        team.each(this->columns(), [&](int j) {
+            const double sum = factor.row_weight * ws.sum_of[j] * ws.sum_of[j];
+            if (ws.square[j] > 0 && sum > 1e16 * ws.square[j]) any = 1;
+        });
+        return team.max(any) > 0;
     }
 
     // A point of the path of solutions: phi, its derivative by ln nu, and psi.
@@ -287,11 +298,17 @@ private:
         constexpr int points = 16;
         const double spacing = (high - low) / (points - 1);
         double value[points];
-        for (int k = points - 1; k >= 0; --k) value[k] = cross_validation(low + k * spacing, spectrum, alpha);
+        for (int turn = 0; turn < 2; ++turn) {
+            for (int k = points - 1; k >= 0; --k)
+                value[k] = cross_validation(low + k * spacing, spectrum, alpha);
+            if (!this->trusting || tables_have_digits()) break;
+            this->trusting = false;
+        }
         // About each least of the grid, as there may be several where the set of columns changes.
         double best = double_infinity, best_s = high, last = low;
         for (int k = points - 1; k >= 0; --k) {
-            if ((k > 0 && value[k - 1] < value[k]) || (k < points - 1 && !(value[k] < value[k + 1]))) continue;
+            if ((k > 0 && value[k - 1] < value[k]) || (k < points - 1 && !(value[k] < value[k + 1])))
+                continue;
             const double s = low + k * spacing;
             double x = s, least = value[k];
             last = brent(max_of(low, s - spacing), x, min_of(high, s + spacing), least, spectrum, alpha);
@@ -301,6 +318,16 @@ private:
             at_end = k == 0 ? -1 : k == points - 1 ? 1 : 0;
         }
         if (last != best_s) evaluate(exponential(best_s));
+    }
+
+    // Whether the solution with the smallest lambda of a grid, which is the last, fits as well as tables of
+    // products say: it is held against A.
+    SW_CALL bool tables_have_digits() {
+        const double before = this->squared_fit();
+        this->trusting = false;
+        this->iterate_called(Pending::nothing);
+        this->trusting = true;
+        return absolute(this->squared_fit() - before) <= 1e-3 * before;
     }
 
     SW_CALL double cross_validation(double s, const double* spectrum, double alpha) {

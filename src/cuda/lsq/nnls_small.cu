@@ -17,7 +17,8 @@ using namespace stepwell;
 using namespace stepwell::lsq;
 
 typedef SW_SCALAR Scalar;
-typedef small::Kind<Scalar, small::SW_SOURCE, SW_BOUNDED, SW_SUMMED, SW_PENALIZED, SW_COLUMNS, SW_POSITIONS>
+typedef small::Kind<NumbersOf<Scalar>, small::SW_SOURCE, SW_BOUNDED, SW_SUMMED, SW_PENALIZED, SW_COLUMNS,
+                    SW_POSITIONS>
     Kind;
 
 // What all systems have, in shared memory.

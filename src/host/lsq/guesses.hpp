@@ -94,12 +94,12 @@ public:
         if (!positive || job.family.deviation || job.family.used_lam) return 0;
         const unsigned held = positive & at.judge(job, table);
         if (!held) return 0;
-        if constexpr (sizeof(Scalar) < sizeof(double)) at.round(job, table);
+        if (Numbers(job).rounds) at.round(job, table);
         return held & at.write(job, table, first, here);
     }
 
 private:
-    typedef typename Kind::Scalar Scalar;
+    typedef typename Kind::Numbers Numbers;
     static constexpr bool summed = Kind::summed;
     static constexpr int group = systems_at_once;
     static constexpr int side = min_of(group, register_lanes<double>), parts = group / side;
@@ -267,7 +267,7 @@ private:
         void round(const Job& job, const GuessTable& table) {
             for (int j = 0; j < width; ++j)
                 for (int k = 0; k < group; ++k)
-                    x[j].set(k, double(Scalar(x[j].of(k) * table.scale[j])) * table.unit[j]);
+                    x[j].set(k, Numbers(job).rounded(x[j].of(k) * table.scale[j]) * table.unit[j]);
             if constexpr (summed) find_missed(table);
             judge(job, table);
         }
@@ -282,9 +282,10 @@ private:
                 out[j] = x[j] * table.scale[j];
                 odd.add(out[j], 0);
             }
-            write_rows(out, columns, here, static_cast<Scalar*>(job.x) + row);
+            const Numbers numbers(job);
+            numbers.with(numbers.after(job.x, row), [&](auto* to) { write_rows(out, columns, here, to); });
             for (int j = 0; j < width; ++j) out[j] = w[j] * table.unit[j];
-            write_rows(out, columns, here, static_cast<Scalar*>(job.dual) + row);
+            numbers.with(numbers.after(job.dual, row), [&](auto* to) { write_rows(out, columns, here, to); });
             const size_t bytes = static_cast<size_t>(here * columns);
             if (job.active) std::memset(job.active + row, 1, bytes);
             residual.write(job.residual + first, here);
@@ -318,6 +319,7 @@ private:
         }
 
         // A row a system, of two columns at a time.
+        template <class Scalar>
         static void write_rows(const Systems (&values)[width], int columns, int here, Scalar* to) {
             typedef typename VectorOf<Scalar, 2>::anywhere Two;
             Scalar buffer[group * width];

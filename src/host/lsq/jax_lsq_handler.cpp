@@ -155,6 +155,7 @@ ffi::Error solve_lsq(const LsqArguments& from, const LsqAttributes& given, LsqRe
         }
         if (own.weights) own.weights += first * own.weights_stride;
         if (own.mask) own.mask += first * own.mask_stride;
+        job.single = sizeof(Scalar) < sizeof(double);
         job.x = to.x.typed_data<Scalar>() + first * n;
         job.dual = to.dual.typed_data<Scalar>() + first * n;
         job.active = active.data() + first * n;
@@ -168,7 +169,7 @@ ffi::Error solve_lsq(const LsqArguments& from, const LsqAttributes& given, LsqRe
         job.costs = spent.data() + 4 * first;
         const bool forms =
             gram && all.prepares(number) && nnls_gram_is_worth_forming(number, n, 1) && !own.weights;
-        SW_BEST(nnls_kernels)().solve({job, sizeof(Scalar) == sizeof(float), forms, given.threads});
+        SW_BEST(nnls_kernels)().solve({job, forms, given.threads});
     };
     const int64_t number = all.shared || a.stride != 0 ? systems : 1;
     for (int64_t first = 0; first < systems; first += number) solve(first, number);

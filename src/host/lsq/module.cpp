@@ -49,7 +49,8 @@ bool has_signal() {
 }
 
 void solve(const nb::bytes& job, bool single, bool form_gram, int32_t threads) {
-    HostJob host{job_from(job), single, form_gram, threads};
+    HostJob host{job_from(job), form_gram, threads};
+    host.job.single = single;
     Watch watch(has_signal);
     host.job.options.interrupted = &Watch::look_at;
     host.job.options.watch = &watch;
@@ -129,6 +130,7 @@ void bind_layouts(nb::module_& m) {
     SW_FIELD(job, NnlsJob, whole);
     SW_FIELD(job, NnlsJob, rows);
     SW_FIELD(job, NnlsJob, columns);
+    SW_FIELD(job, NnlsJob, single);
     SW_FIELD(job, NnlsJob, a);
     SW_FIELD(job, NnlsJob, a_stride);
     SW_FIELD(job, NnlsJob, row_stride);

@@ -58,12 +58,13 @@ struct OneCore : ColumnSweeps {
 
     // The same of a matrix of its own, by rows.
     template <class Scalar>
-    double residual_of_own(const Scalar* a, int64_t row_stride, const Scalar* b, int count, int columns,
+    double residual_of_own(const Scalar* a, int64_t row_stride, const void* b, int count, int columns,
                            const double* x, double* w) const {
         double square = 0;
         for (int j = 0; j < columns; ++j) w[j] = 0;
         for (int first = 0; first < count; first += panel_rows) {
-            const int length = take_panel(a, row_stride, b, first, count, columns);
+            const int length =
+                take_panel(a, row_stride, static_cast<const Scalar*>(b), first, count, columns);
             const double* own_b = panel + columns * panel_stride;
             for (int i = 0; i < length; ++i) rows[i] = own_b[i];
             subtract(panel, panel_stride, x, (bit_of(columns) - 1), columns, length);
@@ -75,12 +76,12 @@ struct OneCore : ColumnSweeps {
 
     // The table of a matrix of its own.
     template <class Scalar>
-    void form_table(const Scalar* a, int64_t row_stride, const Scalar* b, int count, int columns,
+    void form_table(const Scalar* a, int64_t row_stride, const void* b, int count, int columns,
                     double* table) const {
         const int n = columns;
         for (int k = 0; k < table_length(n); ++k) table[k] = 0;
         for (int first = 0; first < count; first += panel_rows) {
-            const int length = take_panel(a, row_stride, b, first, count, n);
+            const int length = take_panel(a, row_stride, static_cast<const Scalar*>(b), first, count, n);
             // What comes next, or with the next system, is brought near meanwhile.
             const Scalar* next = a + (first + panel_rows) * row_stride;
             // (After the last column comes b.)

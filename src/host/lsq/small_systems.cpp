@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/lsq/small/solver.hpp"
+#include "host/lsq/either_numbers.hpp"
 #include "host/lsq/one_core.hpp"
 
 SW_BEGIN
@@ -40,15 +41,16 @@ void guess(SmallSystems& given, int64_t system, int here, small::OneCore& core) 
 template <class Kind>
 void multiply(SmallSystems& given, int64_t system, int64_t end, const Shared& shared, small::OneCore& core) {
     typedef small::OneCore Core;
-    typedef typename Kind::Scalar Scalar;
     constexpr bool guesses = small::Solver<Kind, Core>::sweeps_signs;
     const Job& job = given.job;
     const int length = linear_length(job);
     if (system < given.first || system >= given.last || shared.columns != given.multiplied) {
         const int64_t here = job.family.which ? 1 : min_of<int64_t>(Core::group, end - system);
-        const Scalar* b = static_cast<const Scalar*>(job.b) + system * job.b_stride;
-        Core::multiply_group(b, job.b_stride, static_cast<int>(here), job.rows, shared, job.columns,
-                             given.linear.get(), given.linear.get() + Core::group * length);
+        const EitherNumbers numbers(job);
+        numbers.with(numbers.after(job.b, system * job.b_stride), [&](const auto* b) {
+            Core::multiply_group(b, job.b_stride, static_cast<int>(here), job.rows, shared, job.columns,
+                                 given.linear.get(), given.linear.get() + Core::group * length);
+        });
         given.first = system;
         given.last = system + here;
         given.multiplied = shared.columns;
@@ -89,7 +91,6 @@ void take_matrix(SmallSystems& given, const Shared& shared) {
 
 template <class Kind>
 bool solve_as(SmallSystems& given, int64_t system, int64_t end, const Shared& shared) {
-    typedef typename Kind::Scalar Scalar;
     const Job& job = given.job;
     small::OneCore core;
     core.rows = given.rows.get();
@@ -102,9 +103,11 @@ bool solve_as(SmallSystems& given, int64_t system, int64_t end, const Shared& sh
         if (given.is_answered(system)) return true;
     }
     if constexpr (Kind::source == small::own_matrix) {
-        core.form_table(static_cast<const Scalar*>(job.a) + system * job.a_stride, job.row_stride,
-                        static_cast<const Scalar*>(job.b) + system * job.b_stride, job.rows, job.columns,
-                        given.table.get());
+        const EitherNumbers numbers(job);
+        numbers.with(numbers.after(job.a, system * job.a_stride), [&](const auto* a) {
+            core.form_table(a, job.row_stride, numbers.after(job.b, system * job.b_stride), job.rows,
+                            job.columns, given.table.get());
+        });
         products.table = given.table.get();
     }
     small::Store<Kind, 1> store;
@@ -125,24 +128,25 @@ bool asks_no_more_than_signs(const Job& job) {
 }
 
 // (Which of some matrices is known before: it is the one of this system then.)
-template <class Scalar, int source, int capacity, bool penalized>
+template <int source, int capacity, bool penalized>
 Way way_of(const Job& job) {
     const Family& family = job.family;
     constexpr int positions = min_of(capacity, small::most_positions);
     constexpr bool summable = source != small::own_matrix;
     if constexpr (source == small::one_matrix && !penalized)
         if (family.summed && asks_no_more_than_signs(job))
-            return family.slack ? solve_as<small::Kind<Scalar, source, false, small::any_sum, penalized,
-                                                       capacity, positions>>
-                                : solve_as<small::Kind<Scalar, source, false, small::given_sum, penalized,
-                                                       capacity, positions>>;
+            return family.slack ? solve_as<small::Kind<EitherNumbers, source, false, small::any_sum,
+                                                       penalized, capacity, positions>>
+                                : solve_as<small::Kind<EitherNumbers, source, false, small::given_sum,
+                                                       penalized, capacity, positions>>;
     if constexpr (summable)
         if (family.summed)
             return solve_as<
-                small::Kind<Scalar, source, true, small::any_sum, penalized, capacity, positions>>;
+                small::Kind<EitherNumbers, source, true, small::any_sum, penalized, capacity, positions>>;
     if (family.general && !asks_no_more_than_signs(job))
-        return solve_as<small::Kind<Scalar, source, true, small::no_sum, penalized, capacity, positions>>;
-    return solve_as<small::Kind<Scalar, source, false, small::no_sum, penalized, capacity, positions>>;
+        return solve_as<
+            small::Kind<EitherNumbers, source, true, small::no_sum, penalized, capacity, positions>>;
+    return solve_as<small::Kind<EitherNumbers, source, false, small::no_sum, penalized, capacity, positions>>;
 }
 
 // Of one matrix.
@@ -150,21 +154,18 @@ bool keeps_inverses(const Job& job) {
     return !job.family.penalized && job.columns + job.family.slack <= small::kept_columns;
 }
 
-template <class Scalar>
 Way way_for(const Job& job, int source) {
     switch (source) {
         case small::one_matrix:
-            if (keeps_inverses(job))
-                return way_of<Scalar, small::one_matrix, small::kept_columns, false>(job);
+            if (keeps_inverses(job)) return way_of<small::one_matrix, small::kept_columns, false>(job);
             [[fallthrough]];
         case small::some_matrices:
-            return job.family.penalized
-                       ? way_of<Scalar, small::one_matrix, small::shared_columns, true>(job)
-                       : way_of<Scalar, small::one_matrix, small::shared_columns, false>(job);
+            return job.family.penalized ? way_of<small::one_matrix, small::shared_columns, true>(job)
+                                        : way_of<small::one_matrix, small::shared_columns, false>(job);
         case small::own_matrix:
-            return way_of<Scalar, small::own_matrix, 16, false>(job);
+            return way_of<small::own_matrix, 16, false>(job);
         case small::normal_equations:
-            return way_of<Scalar, small::normal_equations, small::gram_columns, false>(job);
+            return way_of<small::normal_equations, small::gram_columns, false>(job);
     }
     return nullptr;
 }
@@ -181,7 +182,7 @@ SmallSystems::SmallSystems(const HostJob& host)
     std::fill_n(linear.get(), small::OneCore::group * (linear_length(job) + 1), 0.0);
     const int source = small::source_of(job, host.form_gram);
     if (source == small::one_matrix && keeps_inverses(job)) kept = std::make_unique<small::KeptInverses>();
-    way_ = host.single ? way_for<float>(job, source) : way_for<double>(job, source);
+    way_ = way_for(job, source);
 }
 
 }  // namespace lsq

@@ -7,6 +7,7 @@
 
 #include "host/common/subnormals.hpp"
 #include "host/lsq/either_matrix.hpp"
+#include "host/lsq/either_numbers.hpp"
 #include "host/lsq/shared_matrix.hpp"
 #include "host/lsq/wide/system.hpp"
 
@@ -22,7 +23,7 @@ void solve_together(const HostJob& host);
 // reader: the solver works with these anyway, and one kind of convolution serves both.
 class MatrixReader {
 public:
-    explicit MatrixReader(const HostJob& host) : job_(host.job), single_(host.single) {}
+    explicit MatrixReader(const HostJob& host) : job_(host.job), single_(host.job.single) {}
 
     EitherDense read(int64_t index, const EitherDense*) {
         const Dense<float>* narrow = nullptr;
@@ -56,8 +57,7 @@ private:
 // Solves a system whose b and x are of the batch's numbers.
 template <class Team, class Matrix>
 void solve_one(const Team& team, const HostJob& host, int64_t system, Task<Matrix>& task) {
-    host.single ? solve_system<float>(team, host.job, system, task)
-                : solve_system<double>(team, host.job, system, task);
+    solve_system<EitherNumbers>(team, host.job, system, task);
 }
 
 // A system that was left without a certificate is solved in twice the precision, by one thread.
@@ -73,7 +73,7 @@ void mend(const HostJob& host, int64_t system, const Matrix& matrix) {
             for (int j = 0; j < job.columns; ++j)
                 a[static_cast<size_t>(i) * job.columns + j] = matrix.entry(i, j);
     }
-    wide::solve(job, system, host.single, job.family.gram ? nullptr : a.data());
+    wide::solve(job, system, job.single, job.family.gram ? nullptr : a.data());
 }
 
 // Calls Way::solve<Matrix>(host) with the kind of matrix that a batch has.

@@ -17,6 +17,7 @@ struct Answer : Sums<Kind, Lanes> {
     using Base::job;
     using Base::lanes;
     using Base::nu;
+    using Base::numbers;
     using Base::order;
     using Base::passive;
     using Base::size;
@@ -27,7 +28,6 @@ struct Answer : Sums<Kind, Lanes> {
     using Base::w;
     using Base::width;
     using Base::x;
-    typedef typename Kind::Scalar Scalar;
 
     // With A given, the dual comes from tables until nothing is left to do, and then from A.
     bool from_table = true;
@@ -48,7 +48,7 @@ struct Answer : Sums<Kind, Lanes> {
     SW_HD void round_answer() {
         this->each_in_factor([&](int j, int) {
             const double scale = this->scale(j);
-            x[j] = double(Scalar(x[j] * scale)) / scale;
+            x[j] = numbers.rounded(x[j] * scale) / scale;
         });
         lanes.sync();
         if (from_table) {
@@ -103,7 +103,7 @@ struct Answer : Sums<Kind, Lanes> {
         }
         if (Kind::source != normal_equations && this->has_weak_pivot())
             measured.decrement = this->decrement();
-        if (!is_certified(job, measured, sizeof(Scalar) < sizeof(double))) return false;
+        if (!is_certified(job, measured, numbers.rounds)) return false;
         if (lanes.lane() == 0) {
             job.residual[system] = square_root(squared_fit);
             job.violation[system] = violation_of(job, measured);
@@ -119,7 +119,7 @@ private:
         const Family& family = job.family;
         const int given = job.columns;
         const int64_t row = system * given;
-        Scalar *out = static_cast<Scalar*>(job.x) + row, *dual = static_cast<Scalar*>(job.dual) + row;
+        void *out = numbers.after(job.x, row), *dual = numbers.after(job.dual, row);
         // (A byte that is written might be any of what is known here: so it is read before.)
         uint8_t* const active = job.active ? job.active + row : nullptr;
         int8_t* const states = family.general ? family.state + row : nullptr;
@@ -127,8 +127,9 @@ private:
         if constexpr (Lanes::has_sweeps && Kind::shares && !Kind::bounded) {
             if (active) lanes.write_bytes(active, given, passive, 1, 0, 0);
             if (states) lanes.write_bytes(states, given, ~passive, 0xff, masked, 2);
-            lanes.scale_into(dual, w, this->products.unit, given);
-            return lanes.scale_into(out, x, this->products.shared.scale, given);
+            numbers.with(dual, [&](auto* to) { lanes.scale_into(to, w, this->products.unit, given); });
+            return numbers.with(
+                out, [&](auto* to) { return lanes.scale_into(to, x, this->products.shared.scale, given); });
         }
         double odd = 0;
         this->each_column([&](int j, int) {
@@ -153,12 +154,12 @@ private:
             } else if (is_masked) {
                 state = 2;
             }
-            const Scalar rounded = Scalar(value);
-            out[j] = rounded;
-            dual[j] = Scalar(this->dual_in_units(j));
+            const double rounded = numbers.rounded(value);
+            numbers.write(out, j, rounded);
+            numbers.write(dual, j, this->dual_in_units(j));
             if (active) active[j] = is_passive;
             if (states) states[j] = static_cast<int8_t>(state);
-            odd += double(rounded) - double(rounded);
+            odd += rounded - rounded;
         });
         lanes.sync();
         return !lanes.any(odd != 0);
@@ -177,13 +178,13 @@ private:
     // What the sum of the x that is returned misses.
     SW_HD void measure_sum(Measured& measured) const {
         const Family& family = job.family;
-        const Scalar* out = static_cast<const Scalar*>(job.x) + system * job.columns;
+        const void* out = numbers.after(job.x, system * job.columns);
         const double low = family.sum_low[system * family.sum_stride],
                      high = family.sum_high[system * family.sum_stride];
         double sum = 0, sum_size = absolute(is_finite(high) ? high : low);
         SW_ROLLED
         for (int j = 0; j < job.columns; ++j) {
-            const double part = (family.coefficients ? family.coefficients[j] : 1.0) * double(out[j]);
+            const double part = (family.coefficients ? family.coefficients[j] : 1.0) * numbers.read(out, j);
             sum += part;
             sum_size += absolute(part);
         }
@@ -194,7 +195,7 @@ private:
     SW_HD void write_more(const Measured& measured) {
         const Family& family = job.family;
         const int given = job.columns;
-        const Scalar* out = static_cast<const Scalar*>(job.x) + system * given;
+        const void* out = numbers.after(job.x, system * given);
         double seminorm = 0;
         if constexpr (Kind::penalized) {
             SW_ROLLED
@@ -202,9 +203,9 @@ private:
                 double entry = 0;
                 if (family.penalty)
                     for (int j = 0; j < given; ++j)
-                        entry += family.penalty[static_cast<int64_t>(i) * given + j] * double(out[j]);
+                        entry += family.penalty[static_cast<int64_t>(i) * given + j] * numbers.read(out, j);
                 else
-                    entry = out[i];
+                    entry = numbers.read(out, i);
                 seminorm += entry * entry;
             }
             seminorm = lanes.sum(seminorm);
@@ -214,10 +215,10 @@ private:
             family.equality_error[system] = measured.sum_error;
             if constexpr (Kind::summed)
                 if (family.gap)
-                    family.gap[system] = frank_wolfe_gap(
-                        family, system,
-                        ascent_of(family, system, given, out,
-                                  static_cast<const Scalar*>(job.dual) + system * given, this->multiplier));
+                    family.gap[system] =
+                        frank_wolfe_gap(family, system,
+                                        ascent_of(numbers, family, system, given, out,
+                                                  numbers.after(job.dual, system * given), this->multiplier));
             if (family.used_lam) {
                 family.used_lam[system] = square_root(nu);
                 family.fit[system] = squared_fit;

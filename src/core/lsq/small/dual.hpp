@@ -246,8 +246,11 @@ private:
 
     // |b - A x|^2, and A'(b - A x) in w, of a matrix of its own: one pass over A, a row a lane.
     SW_HD double residual_of_own_rows() {
-        typedef typename Kind::Scalar Scalar;
-        const Scalar *a = static_cast<const Scalar*>(job.a) + this->system * job.a_stride, *b = this->b();
+        const auto own_rows = [&](const auto* a) { return residual_of_own_rows(a, this->b()); };
+        return this->numbers.with(this->numbers.after(job.a, this->system * job.a_stride), own_rows);
+    }
+    template <class Scalar>
+    SW_HD double residual_of_own_rows(const Scalar* a, const void* b) {
         if constexpr (Lanes::has_sweeps)
             return lanes.residual_of_own(a, job.row_stride, b, job.rows, n, x, w);
         double own[max_tabled_columns], sum[max_tabled_columns], square = 0;
@@ -260,7 +263,7 @@ private:
         for (int i = lanes.lane(); i < job.rows; i += width) {
             Scalar entry[max_tabled_columns];
             const Scalar* row = a + i * job.row_stride;
-            double r = double(b[i]);
+            double r = this->numbers.read(b, i);
             SW_UNROLL
             for (int j = 0; j < max_tabled_columns; ++j) entry[j] = j < n ? row[j] : Scalar(0);
             SW_UNROLL

@@ -20,7 +20,6 @@ struct Searching<false> {};
 template <class Kind, class Lanes>
 struct Solver : Answer<Kind, Lanes>, private Searching<Kind::penalized> {
     using Base = Answer<Kind, Lanes>;
-    typedef typename Kind::Scalar Scalar;
     using Base::at_end;
     using Base::b_norm;
     using Base::count;
@@ -30,6 +29,7 @@ struct Solver : Answer<Kind, Lanes>, private Searching<Kind::penalized> {
     using Base::lanes;
     using Base::n;
     using Base::nu;
+    using Base::numbers;
     using Base::order;
     using Base::passive;
     using Base::size;
@@ -119,7 +119,7 @@ struct Solver : Answer<Kind, Lanes>, private Searching<Kind::penalized> {
         if (!solved) return false;
         if constexpr (Kind::summed)
             if (!this->mend_sum()) return false;
-        if constexpr (sizeof(Scalar) < sizeof(double)) this->round_answer();
+        if (numbers.rounds) this->round_answer();
         return is_finite(squared_fit) && this->answer();
     }
 
@@ -244,8 +244,7 @@ private:
             this->fit_from_table();
             if (!is_large(squared_fit, size) && !has_duals_of_small_fit()) return false;
             if (this->rounding_hides_a_dual() || (Kind::shares && this->has_weak_pivot())) return false;
-            if constexpr (sizeof(Scalar) == sizeof(double))
-                this->finish_fit();  // (of others when x is rounded)
+            if (!numbers.rounds) this->finish_fit();  // (of others when x is rounded)
             return true;
         }
         return false;
@@ -260,7 +259,7 @@ private:
     // The columns that a start says are between their bounds enter at once, at its values where it has some.
     SW_HD void take_start() {
         const int64_t row = system * job.warm_stride;
-        const Scalar* values = job.warm_values ? static_cast<const Scalar*>(job.warm_values) + row : nullptr;
+        const void* values = job.warm_values ? numbers.after(job.warm_values, row) : nullptr;
         const uint8_t* marks = job.warm_marks ? job.warm_marks + row : nullptr;
         if (!values && !marks) return;
         for (int j = 0; j < n; ++j) {
@@ -269,7 +268,7 @@ private:
             int said = 0;  // -1 at the lower bound, 1 at the upper, 0 between
             double value = x[j];
             if (values) {
-                value = this->in_units_of(j, double(values[j]));
+                value = this->in_units_of(j, numbers.read(values, j));
                 said = !(value > low) ? -1 : !(value < high) ? 1 : 0;
             } else if (job.family.has_states) {
                 said = static_cast<int8_t>(marks[j]) == 2 ? -1 : static_cast<int8_t>(marks[j]);

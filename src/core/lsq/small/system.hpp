@@ -3,7 +3,7 @@
 // that what they keep, an entry of each side by side, is read together.
 #pragma once
 
-#include "core/lsq/rounding.hpp"
+#include "core/lsq/numbers.hpp"
 #include "core/lsq/scaling.hpp"
 #include "core/lsq/small/report.hpp"
 #include "core/lsq/stacked.hpp"
@@ -14,7 +14,7 @@ namespace small {
 
 template <class Kind, class Lanes>
 struct System {
-    typedef typename Kind::Scalar Scalar;
+    typedef typename Kind::Numbers Numbers;
     static constexpr int width = Lanes::width;
     static constexpr int chunk = 8;  // columns that one thread sums at once
     // Columns and positions of a lane.
@@ -27,6 +27,7 @@ struct System {
     const int64_t system;
     const Products& products;
     const Lanes lanes;
+    const Numbers numbers;
     const int n;  // columns, a slack included
     double *const x, *const w, *const table;
     int32_t* const order;
@@ -62,6 +63,7 @@ struct System {
           system(system),
           products(products),
           lanes(lanes),
+          numbers(job),
           n(job.columns + job.family.slack),
           x(sweeps_signs && products.guess ? products.guess->x : store.x),
           w(store.w),
@@ -93,7 +95,7 @@ struct System {
         return Kind::capacity <= padding ? Kind::capacity : min_of(Kind::capacity, int(padded(n)));
     }
 
-    SW_HD const Scalar* b() const { return static_cast<const Scalar*>(job.b) + system * job.b_stride; }
+    SW_HD const void* b() const { return numbers.after(job.b, system * job.b_stride); }
     SW_HD bool is_slack(int j) const { return Kind::has_slack && j >= job.columns; }
     SW_HD double scale(int j) const {
         if constexpr (Kind::shares)
@@ -332,8 +334,10 @@ struct System {
     SW_HD double residual_of_rows(bool subtracts) {
         if constexpr (Lanes::has_sweeps) {
             if constexpr (wants_product && Kind::summed) w[n - 1] = 0;  // perhaps a slack
-            return lanes.template residual<wants_product>(b(), job.rows, products.shared, x,
-                                                          subtracts ? support : 0, job.columns, w);
+            return numbers.with(b(), [&](const auto* values) {
+                return lanes.template residual<wants_product>(values, job.rows, products.shared, x,
+                                                              subtracts ? support : 0, job.columns, w);
+            });
         } else if constexpr (width > 1)
             return residual_by_lanes<wants_product>(subtracts);
         else
@@ -368,7 +372,7 @@ private:
     // A row a lane, as many at a time as there are lanes.
     template <bool wants_product>
     SW_HD double residual_by_lanes(bool subtracts) {
-        const Scalar* b = this->b();
+        const void* b = this->b();
         const int rows = job.rows, all = job.columns;
         double square = 0, sum[own_columns];
         SW_UNROLL
@@ -378,7 +382,7 @@ private:
             const int row = first + lanes.lane(), here = min_of(width, rows - first);
             double r = 0;
             if (row < rows) {
-                r = double(b[row]);
+                r = numbers.read(b, row);
                 const double* entries = products.entries + row * products.row_step;
                 if (subtracts)
                     each_not_zero([&](int j) {
@@ -410,7 +414,7 @@ private:
 
     template <bool wants_product>
     SW_HD double residual_by_thread(bool subtracts) {
-        const Scalar* b = this->b();
+        const void* b = this->b();
         const double* columns = products.shared.columns;
         const int64_t stride = products.shared.column_stride;
         const int rows = job.rows, all = job.columns;
@@ -421,7 +425,7 @@ private:
         for (int first = 0; first < rows; first += chunk) {
             double r[chunk];
             SW_UNROLL
-            for (int t = 0; t < chunk; ++t) r[t] = first + t < rows ? double(b[first + t]) : 0.0;
+            for (int t = 0; t < chunk; ++t) r[t] = first + t < rows ? numbers.read(b, first + t) : 0.0;
             if (subtracts) {
                 const double* column = columns + first;
                 SW_UNROLL_BY(2)
@@ -507,7 +511,7 @@ private:
         bool none = true;
         if constexpr (Kind::source != normal_equations) {
             SW_ROLLED
-            for (int i = lanes.lane(); i < job.rows; i += width) none = none && b()[i] == 0;
+            for (int i = lanes.lane(); i < job.rows; i += width) none = none && numbers.read(b(), i) == 0;
         }
         return !lanes.any(!none);
     }

@@ -43,9 +43,10 @@ enum Sum { no_sum, any_sum, given_sum };
 
 // What is compiled for: fewer than 64 columns, at most `capacity`, a slack column included; at most
 // `positions` of them in the factor.
-template <class Number, int from, bool has_bounds, int sum, bool has_penalty, int capacity_, int positions_>
+template <class NumberType, int from, bool has_bounds, int sum, bool has_penalty, int capacity_,
+          int positions_>
 struct Kind {
-    typedef Number Scalar;
+    typedef NumberType Numbers;  // the caller's
     static constexpr int source = from, capacity = capacity_, positions = positions_;
     static constexpr bool summed = sum != no_sum, has_slack = sum == any_sum, penalized = has_penalty;
     // Columns have bounds that are given; else theirs are 0 and infinity, and only a slack has others.

@@ -5,6 +5,7 @@
 #include "core/lsq/frank_wolfe.hpp"
 #include "core/lsq/judge.hpp"
 #include "core/lsq/level.hpp"
+#include "core/lsq/numbers.hpp"
 #include "host/lsq/wide/system.hpp"
 
 namespace stepwell::wide {
@@ -203,8 +204,9 @@ private:
         family.multiplier[system] = multiplier;
         family.equality_error[system] = measured_.sum_error;
         if (family.summed && family.gap)
-            family.gap[system] =
-                lsq::frank_wolfe_gap(family, system, lsq::ascent_of(family, system, n_, x, dual, multiplier));
+            family.gap[system] = lsq::frank_wolfe_gap(
+                family, system,
+                lsq::ascent_of(lsq::NumbersOf<Scalar>(), family, system, n_, x, dual, multiplier));
         if (family.used_lam) {
             const double lam = s_.lam() * std::sqrt(factor_);
             family.used_lam[system] = lam;
