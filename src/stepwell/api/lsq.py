@@ -86,7 +86,7 @@ def lsq_linear(
         What is penalised is Lx; x itself without.
     noise : float or array, shape (systems,), optional
         Standard deviation of the entries of b, weights included, for the rule ``"discrepancy"``: ‖Ax − b‖² is then
-        noise² times the number of rows. (:func:`stepwell.tikhonov` takes the norm of the noise instead.)
+        noise² times the number of rows.
     chi2 : float, default 1.02
         The factor of the rule ``"chi2"``: by how much ‖Ax − b‖² may exceed what it is with λ = 0.
     uncertainty : {"variance"}, optional

@@ -26,7 +26,7 @@ from stepwell.common.json_text import json_text
 
 
 @dataclass(frozen=True)
-class Voice:
+class Output:
     """How much a command says, and where its JSON goes.
 
     Attributes
@@ -124,7 +124,7 @@ def output_options(*, declare: bool = True) -> Callable[[Callable[..., Any]], Ca
                 raise click.UsageError("--quiet and --verbose exclude each other")
             check_file(json_file, "--json")
             name = click.get_current_context().command_path.split(" ", 1)[-1]
-            return command(*args, voice=Voice(name, json_file, quiet, verbose), **given)
+            return command(*args, voice=Output(name, json_file, quiet, verbose), **given)
 
         if declare:
             declared = getattr(call, "__click_params__", [])  # click reads them from the last to the first
