@@ -58,7 +58,7 @@ struct NnlsFamily {
     // All or none; passive: columns between bounds, less one for a bound sum.
     double *used_lam, *fit, *seminorm, *unpenalized;
     int32_t *at_end, *evaluations, *passive;
-    double* variance;  // a row: of x where b's entries have variance one; or null
+    double* deviation;  // a row: of x where b's entries have standard deviation one; or null
     // Normal equations in place of A and b: A'A, `gram_stride` apart, A'b, and b'b or null.
     const double* gram;
     int64_t gram_stride;

@@ -245,6 +245,7 @@ protected:
     // ws.b, and A'b where it is kept, less d times the column at a position.
     SW_HD void take_from_b(int position, int j, double d) {
         const int length = task.extent.row_length();
+        this->has_moved = true;
         copy_column(team, factor.positive(), position, ws.v, length);
         team.sync();
         double* b = ws.b;

@@ -68,6 +68,7 @@ struct DualState {
     // Of the general solver: sum |a_j| |x_j| of what is at bounds, and the multiplier of a bound sum, which
     // is in ws.w.
     double reference_size = 0, multiplier = 0;
+    bool has_moved = false;              // b has lost a column's part once, to rounding
     double weighed_square = 0;           // this member's part of the residual's, under the metric
     const double* given_gram = nullptr;  // this system's, where normal equations are given
 

@@ -127,8 +127,8 @@ private:
     // The residual, the dual and the multiplier of x from what was given; the dual is in ws.w, scaled.
     SW_CALL Measured measure(const Job& job, int64_t system, const void* b, const void* x) {
         const bool summed = task.matrix.summed;
-        // Where x counts from zero and is not rounded, ws.w is that of x already.
-        if (numbers.rounds || summed || this->relaxes || this->reference_size != 0)
+        // Where x counts from zero, ever did and is not rounded, ws.w is that of x already.
+        if (numbers.rounds || summed || this->relaxes || this->reference_size != 0 || this->has_moved)
             find_dual(job, system, b, x);
         else
             residual_norm =
@@ -183,6 +183,8 @@ private:
             this->multiplier += shift;
             team.sync();
         }
+        // (What was no number on the way to the dual is not seen by a maximum.)
+        if (!(residual_norm < double_infinity)) measured.breach = double_infinity;
         if (!task.extent.gram_only) measured.decrement = this->decrement();
         if (!summed && !task.extent.gram_only && residual_norm > b_norm) {
             double reach = 0;
@@ -197,7 +199,9 @@ private:
         return measured;
     }
 
-    SW_HD double penalty_in(int j) const { return ws.penalty_square ? ws.penalty_square[j] : 0.0; }
+    SW_HD double penalty_in(int j) const {
+        return ws.penalty_square ? factor.penalty * ws.penalty_square[j] : 0.0;
+    }
 
     SW_CALL void find_dual(const Job& job, int64_t system, const void* b, const void* x) {
         const Family& family = job.family;

@@ -33,6 +33,7 @@ struct GeneralSystem : ActiveSet<Team, Matrix, Numbers> {
     // `converged`.
     SW_CALL int begin_general(const Job& job, int64_t system, const void* b, double penalty) {
         const Family& family = job.family;
+        this->has_moved = false;
         given_lower = family.lower + system * family.lower_stride;
         given_upper = family.upper + system * family.upper_stride;
         const uint8_t* mask = family.mask ? family.mask + system * family.mask_stride : nullptr;
@@ -44,10 +45,16 @@ struct GeneralSystem : ActiveSet<Team, Matrix, Numbers> {
         team.each_short(4, [&](int k) { ws.costs[k] = 0; });
         if (!task.shared.columns) team.each(task.extent.positions(), [&](int p) { ws.slot[p] = p; });
         if (task.extent.square_q) this->square_identity();
-        if (task.extent.gram_only ? !read_gram(family, system)
-                                  : !read_b(b, weights) || !measure_columns(weights))
-            return non_finite;
-        if (!read_bounds(mask)) return infeasible;
+        double least_size = 0;  // of what b is scaled by
+        for (int turn = 0; turn < 2; ++turn) {
+            if (task.extent.gram_only ? !read_gram(family, system)
+                                      : !read_b(b, weights, least_size) || !measure_columns(weights))
+                return non_finite;
+            if (!read_bounds(mask) || (family.summed && !sum_is_within_bounds(mask))) return infeasible;
+            if (task.extent.gram_only || least_size > 0) break;
+            least_size = size_beyond_b(mask);
+            if (least_size == 0) break;
+        }
         subtract_references();
         this->set_penalty(penalty);
         from_gram = task.shared.gram != nullptr;
@@ -92,7 +99,7 @@ protected:
     }
 
 private:
-    SW_HD bool read_b(const void* b, const double* weights) {
+    SW_HD bool read_b(const void* b, const double* weights, double least_size) {
         const int length = task.extent.row_length(), rows = task.matrix.top.rows, below = task.matrix.below;
         double magnitude;
         if (weights) {
@@ -107,6 +114,7 @@ private:
                 numbers.with(b, [&](const auto* values) { return largest_magnitude(team, values, rows); });
         }
         if (!is_finite(magnitude)) return false;
+        magnitude = max_of(magnitude, least_size);
         b_scale = magnitude >= 1e-290 ? power_below(magnitude) : 1.0;
         const int before = static_cast<int>(padded(task.matrix.zeros_before()));
         double square = 0;
@@ -275,6 +283,29 @@ private:
         return crossed == 0;
     }
 
+    // What bounds and the sum take of b, where that is so much more than b that its squares are no numbers;
+    // else 0. Then they are what is scaled to one.
+    SW_HD double size_beyond_b(const uint8_t* mask) const {
+        constexpr double far_beyond = 1e50;
+        double size = 0;
+        team.each(task.matrix.top.columns, [&](int j) {
+            const double scale = mask && !mask[j] ? 0.0 : task.scale_of(j);
+            const int state = ws.state[j];
+            const double at = state & is_free ? 0.0 : state & reflected ? given_upper[j] : given_lower[j];
+            if (scale > 0 && is_finite(at)) size += absolute(at) / scale * norm_with_penalty(j);
+        });
+        size = team.sum(size);
+        if (task.matrix.summed) size += absolute(wanted_sum()) * square_root(factor.row_weight);
+        const bool beyond =
+            b_norm > 0 ? size * b_scale > far_beyond : size > far_beyond || size < 1 / far_beyond;
+        return beyond && is_finite(size) ? size : 0.0;
+    }
+    SW_HD double norm_with_penalty(int j) const {
+        if (!ws.square) return task.norm_of(j);
+        const double lam = task.matrix.lam ? *task.matrix.lam : 1.0;
+        return square_root(ws.square[j] + (ws.penalty_square ? lam * lam * ws.penalty_square[j] : 0.0));
+    }
+
     // What b, or the sum, would make of x_j if nothing else took part in it.
     SW_HD double reach_of(int j) const {
         const double norm = ws.square ? square_root(ws.square[j]) : task.norm_of(j);
@@ -352,8 +383,24 @@ private:
         return true;
     }
 
-    // Whether any x within its bounds has the sum that is wanted, but for rounding; and drops upper bounds
-    // that the sum keeps anyway, so that a point at one of them is no corner.
+    // Whether any x within the bounds that were given has a sum that is allowed, but for rounding.
+    SW_HD bool sum_is_within_bounds(const uint8_t* mask) const {
+        double lowest = 0, highest = 0, size = 0;
+        team.each(task.matrix.top.columns, [&](int j) {
+            if (mask && !mask[j]) return;
+            const double c = task.matrix.coefficient(j), low = c * given_lower[j], high = c * given_upper[j];
+            lowest += low;
+            highest += high;
+            size += max_of(is_finite(low) ? absolute(low) : 0.0, is_finite(high) ? absolute(high) : 0.0);
+        });
+        lowest = team.sum(lowest);
+        highest = team.sum(highest);
+        const double room = 8 * double_epsilon * (team.sum(size) + absolute(wanted_sum()));
+        return lowest <= sum_high + room && highest >= sum_low - room;
+    }
+
+    // Drops upper bounds that the sum keeps anyway, so that a point at one of them is no corner. False where
+    // bounds that count leave no x with the sum.
     SW_HD bool sum_is_possible() {
         double lowest = 0, highest = 0, size = absolute(factor.remainder);
         for (int j = 0; j < this->columns(); ++j) {

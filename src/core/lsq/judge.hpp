@@ -117,7 +117,7 @@ constexpr double credible_decrement = 1e-2;
 
 SW_HD double violation_of(const Job& job, const Measured& x) {
     const double measure = is_relative_to_b(job.family) ? x.b_norm : x.size;
-    if (!(measure < double_infinity)) return double_infinity;
+    if (!(measure < double_infinity && x.breach < double_infinity)) return double_infinity;
     return measure > 0 ? max_of(0.0, x.breach) / measure : x.breach > 0 ? double_infinity : 0.0;
 }
 

@@ -30,6 +30,8 @@ SW_HD double power_below(double value) {
 // The smallest normal number. What is smaller counts as zero, as it does in the arithmetic of the solver;
 // what an answer cannot hold for its size is told by its status.
 constexpr double smallest_size = 2.2250738585072014e-308;
+// What is smaller has a square of few digits.
+constexpr double smallest_square_root = 1e-140;
 
 // Column norms from sums of squares: the scale of each column and the norm after scaling. Over- and underflow
 // of the squares is mended by a second pass over the column. False where the column holds NaN or infinity.

@@ -49,10 +49,10 @@ struct Search : GeneralSet<Team, Matrix, Numbers> {
         this->finish();
     }
 
-    // The variance of x where entries of b have variance one and the set is what it is, in the caller's
-    // units. With M = R^-1 (I - v v'/v'v) R^-T it is |A_P M e_p|^2 for the unknown at p, which is M_pp
-    // without a penalty, and zero for those at bounds.
-    SW_CALL void variances(double* out, bool known) {
+    // The standard deviation of x where entries of b have deviation one and the set is what it is, in the
+    // caller's units: its square may be no number. With M = R^-1 (I - v v'/v'v) R^-T it is |A_P M e_p| for
+    // the unknown at p, which is M_pp^(1/2) without a penalty, and zero for those at bounds.
+    SW_CALL void deviations(double* out, bool known) {
         const Matrix& matrix = task.matrix;
         const int n = matrix.top.columns, count = known ? factor.count : 0;
         const double missing = known ? 0.0 : double_nan();
@@ -91,7 +91,7 @@ struct Search : GeneralSet<Team, Matrix, Numbers> {
             }
             team.sync();
             const double scale = task.scale_of(j);
-            if (team.rank() == 0 && j < n) out[j] = square * scale * scale;
+            if (team.rank() == 0 && j < n) out[j] = square_root(square) * scale;
         }
         team.sync();
     }
@@ -142,6 +142,7 @@ private:
             reach_level(unit, logarithm(factor.penalty));
             if (beyond) return;
             tally.status = this->iterate_called(Pending::nothing);
+            if (tally.status == converged && misses_level()) tally.status = stalled;
         }
         if (is_cut) tally.status = limit;
         if (tally.status != limit) beyond = this->keep_met_bounds();
@@ -170,12 +171,12 @@ private:
             const double scale = task.scale_of(j), share = 1 / (scale * largest);
             if ((ws.state[j] & excluded) || !(scale > 0)) return;
             if (ws.square[j] > 0) a += ws.square[j] * share * share;
-            l += ws.penalty_square[j] / scale / scale;
+            l += ws.penalty_square[j] * share * share;
         });
         a = team.sum(a);
         l = team.sum(l);
         if (!(a > 0 && l > 0)) return 1.0;
-        const double ratio = a / l * largest * largest;
+        const double ratio = a / l;
         return ratio > 1e-250 && ratio < 1e250 ? ratio : 0.0;
     }
 
@@ -272,7 +273,7 @@ private:
 
     // The least of phi / (m - tr A (A'A + nu L'L)^-1 A')^2. The trace is that of all columns that take part,
     // by the eigenvalues t of A'A in the pencil with H = A'A + alpha L'L: sum of alpha t / (alpha t + nu (1 -
-    // t)). A grid from large nu to small, whose warm starts are cheap, then Brent's method about its least.
+    // t)). A grid from large nu to small, whose warm starts are cheap, then Brent's method.
     SW_HD void by_cross_validation(const Job& job, int64_t system, double unit) {
         const Family& family = job.family;
         const int64_t row = family.own_spectra ? system : matrix_number(job, system);
@@ -282,17 +283,22 @@ private:
         const double centre = logarithm(unit), low = centre + grid_low, high = centre + grid_high;
         constexpr int points = 16;
         const double spacing = (high - low) / (points - 1);
-        double best = double_infinity, best_s = high;
+        double value[points];
+        for (int k = points - 1; k >= 0; --k) value[k] = cross_validation(low + k * spacing, spectrum, alpha);
+        // About each least of the grid, as there may be several where the set of columns changes.
+        double best = double_infinity, best_s = high, last = low;
         for (int k = points - 1; k >= 0; --k) {
-            const double s = low + k * spacing, value = cross_validation(s, spectrum, alpha);
-            if (value < best) {
-                best = value;
-                best_s = s;
-            }
+            if ((k > 0 && value[k - 1] < value[k]) || (k < points - 1 && !(value[k] < value[k + 1])))
+                continue;
+            const double s = low + k * spacing;
+            double x = s, least = value[k];
+            last = brent(max_of(low, s - spacing), x, min_of(high, s + spacing), least, spectrum, alpha);
+            if (!(least < best)) continue;
+            best = least;
+            best_s = x;
+            at_end = k == 0 ? -1 : k == points - 1 ? 1 : 0;
         }
-        if (best_s <= low + 0.5 * spacing) at_end = -1;
-        if (best_s >= high - 0.5 * spacing) at_end = 1;
-        brent(max_of(low, best_s - spacing), best_s, min_of(high, best_s + spacing), best, spectrum, alpha);
+        if (last != best_s) evaluate(exponential(best_s));
     }
 
     SW_CALL double cross_validation(double s, const double* spectrum, double alpha) {
@@ -308,7 +314,8 @@ private:
     }
 
     // The minimum between a and c, x with value fx between them (Brent 1973, chapter 5), to 1e-5 in ln nu.
-    SW_HD void brent(double a, double x, double c, double fx, const double* spectrum, double alpha) {
+    // Returns where it looked last.
+    SW_HD double brent(double a, double& x, double c, double& fx, const double* spectrum, double alpha) {
         constexpr double golden = 0.3819660112501051, tolerance = 1e-5;
         double w = x, v = x, fw = fx, fv = fx, step = 0, before = 0, last = -double_infinity;
         for (int k = 0; k < 40; ++k) {
@@ -346,7 +353,7 @@ private:
                 }
             }
         }
-        if (last != x) evaluate(exponential(x));
+        return last;
     }
 
     // The corner of the curve (ln phi, ln psi): the point of a fixed grid where the circle through it and its

@@ -91,7 +91,7 @@ public:
         // (Whatever becomes of them: whether they are answered is known late, and seldom foreseen.)
         for (int j = 0; j < width; ++j) at.x[j].write(found.x[j], group);
         const unsigned positive = found.positive = at.positive();
-        if (!positive || job.family.variance || job.family.used_lam) return 0;
+        if (!positive || job.family.deviation || job.family.used_lam) return 0;
         const unsigned held = positive & at.judge(job, table);
         if (!held) return 0;
         if (Numbers(job).rounds) at.round(job, table);

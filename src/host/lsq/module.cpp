@@ -116,7 +116,7 @@ void bind_layouts(nb::module_& m) {
     SW_FIELD(family, NnlsFamily, at_end);
     SW_FIELD(family, NnlsFamily, evaluations);
     SW_FIELD(family, NnlsFamily, passive);
-    SW_FIELD(family, NnlsFamily, variance);
+    SW_FIELD(family, NnlsFamily, deviation);
     SW_FIELD(family, NnlsFamily, gram);
     SW_FIELD(family, NnlsFamily, gram_stride);
     SW_FIELD(family, NnlsFamily, linear);

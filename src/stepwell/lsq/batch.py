@@ -68,6 +68,17 @@ class Batch:
         vars(other).update(vars(self), matrix=matrix, b=b)
         return other
 
+    def part(self, places: Array) -> Batch:
+        """Return some of the systems, by their numbers, along one axis."""
+        rows = {"b": self.b[places], "matrix": self.matrix if self.shared else self.matrix[places]}
+        for name in ("warm_x", "warm_set"):
+            start = getattr(self, name)
+            rows[name] = start if start is None or len(start) == 1 else start[places]
+        family = None if self.family is None else self.family.part(places)
+        return dataclasses.replace(
+            self, **rows, family=family, lead=(int(places.shape[0]),), lone=False, column=False, progress=None
+        )
+
     @property
     def systems(self) -> int:
         """Number of right-hand sides."""

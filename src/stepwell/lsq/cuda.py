@@ -15,6 +15,7 @@ from stepwell.cuda.layouts import structure
 from stepwell.lsq import small_systems
 from stepwell.lsq.batch import CHAIN, LAM, LAM_COUNTS, MORE, Batch
 from stepwell.lsq.job import Answers, fill_job, job_of_matrices, job_sizes
+from stepwell.lsq.ranges import may_be_left_out, solve_ranges
 from stepwell.lsq.result import AnyResult
 from stepwell.lsq.wrap import wrap
 
@@ -172,6 +173,14 @@ def common_defines() -> list[dict[str, str | int]]:
 
 def solve(batch: Batch) -> AnyResult:
     """Solve a checked batch of device arrays."""
+    if may_be_left_out(batch):
+        return wrap(batch, solve_ranges(batch, lambda part: _solve(part, early=False)[0]))
+    answers, result = _solve(batch, early=True)
+    return wrap(batch, answers) if result is None else result
+
+
+def _solve(batch: Batch, early: bool) -> tuple[Answers, AnyResult | None]:
+    """Return the answers; and the result, where it could be put together `early`, while the device works."""
     memory = DeviceMemory(batch.b)
     memory.make_current()
     matrix, b = rows_contiguous(batch.matrix), rows_contiguous(batch.b)
@@ -180,7 +189,7 @@ def solve(batch: Batch) -> AnyResult:
     single, general = batch.single, batch.family is not None
     real = "float32" if single else "float64"
     if systems == 0 or n == 0 or (batch.rows == 0 and not general):
-        return _without_work(batch, memory, b, real)
+        return _without_work(batch, memory, b, real), None
     stream = memory.stream()
     launch = structure("NnlsLaunch")(job=job_of_matrices(batch, memory.address, matrix, b))
     source = small_systems.source_of(launch.job, batch.form_gram)
@@ -198,7 +207,7 @@ def solve(batch: Batch) -> AnyResult:
         more=memory.empty((len(MORE), systems), "float64") if general else None,
         lam=memory.empty((len(LAM), systems), "float64") if general else None,
         lam_counts=memory.empty((len(LAM_COUNTS), systems), "int32") if general else None,
-        variance=memory.empty((systems, n), "float64") if batch.family and batch.family.variance else None,
+        deviation=memory.empty((systems, n), "float64") if batch.family and batch.family.variance else None,
         factor=memory.empty((systems, n * (n + 1) // 2), "float64") if batch.keeps_factor else None,
         factor_order=memory.empty((systems, n + 1), "int32") if batch.keeps_factor else None,
     )
@@ -221,7 +230,7 @@ def solve(batch: Batch) -> AnyResult:
     variant = (*options, shared_bytes)
     looks = counters is not None and variant not in _loaded
     # The result is put together before anything is waited for, and stands unless something is left.
-    result = wrap(batch, answers) if looks and memory.follows else None
+    result = wrap(batch, answers) if early and looks and memory.follows else None
     if not looks or small_systems.have_left_some(memory, counters, stream):
         _loaded.add(variant)
         kernel = _kernel("nnls_solve", *variant)
@@ -231,19 +240,18 @@ def solve(batch: Batch) -> AnyResult:
     if batch.progress:
         memory.wait(stream)
         batch.progress(systems, systems)
-    return wrap(batch, answers) if result is None else result
+    return answers, result
 
 
-def _without_work(batch: Batch, memory: DeviceMemory, b: Any, real: str) -> AnyResult:
+def _without_work(batch: Batch, memory: DeviceMemory, b: Any, real: str) -> Answers:
     """The answer where there are no systems, no equations or no unknowns: zero, with b as the residual."""
     xp, vectors, systems = memory.xp, (batch.systems, batch.columns), batch.systems
     squares = xp.sum(b * b, axis=-1)
     reals = xp.stack([xp.sqrt(squares), xp.zeros_like(squares)])
-    answers = Answers(
+    return Answers(
         memory.zeros(vectors, real), memory.zeros(vectors, real), memory.zeros(vectors, "uint8"), reals,
         memory.zeros((6, systems), "int32"), memory.zeros((systems, 4), "int64"),
     )  # fmt: skip
-    return wrap(batch, answers)
 
 
 def _workspace(batch: Batch, memory: DeviceMemory) -> tuple[Plan, Any]:

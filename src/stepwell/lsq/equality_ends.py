@@ -21,6 +21,8 @@ from stepwell.lsq.result import LSQResult, NNLSStatus
 
 #: |Cx − d| over |d| + |C||x| of equalities that are met, and beyond which a residual is a proof that none are.
 MET, MISSED = 1e-12, 1e-9
+#: |C||x| over |d| beyond which x is not counted on.
+HIDDEN = 1e6
 ROUNDING = 4 * float(np.finfo(float).eps)
 #: The largest violation of a system that has converged, and beyond which the active-set method is to improve it.
 OPTIMAL, IMPROVED = 1e-10, 1e-12
@@ -95,12 +97,15 @@ class Equalities:
     def misses(self, x: Array) -> tuple[Array, Array]:
         """Return the largest |Cx − d| of each system, and the largest over what its terms are made of.
 
-        These are |d| + |C||x|, and what MET makes rounding errors of the largest entry of x.
+        These are |d| + |C||x|, and what MET makes rounding errors of the largest entry of x. An x that is so large that
+        rounding hides d meets nothing.
         """
         xp = self.xp
         off = xp.abs(self.d - product(xp, self.C[None], x))
         least = xp.max(xp.abs(self.C), axis=-1) * xp.max(xp.abs(x), axis=-1, keepdims=True)
-        size = xp.abs(self.d) + product(xp, xp.abs(self.C)[None], xp.abs(x)) + ROUNDING / MET * least
+        size = product(xp, xp.abs(self.C)[None], xp.abs(x)) + ROUNDING / MET * least
+        most = HIDDEN * xp.max(xp.abs(self.d), axis=-1, keepdims=True)
+        size = xp.abs(self.d) + xp.where((most > 0) & (size > most), most, size)
         return xp.max(off, axis=-1), xp.max(off / xp.where(size > 0, size, 1.0), axis=-1)
 
     def one(self, system: int) -> Equalities:

@@ -71,7 +71,7 @@ class Family:
         "squared_b",
     )
 
-    def part(self, chosen: slice) -> Family:
+    def part(self, chosen: slice | Array) -> Family:
         """Return the same of some of the systems."""
         rows = (*self.ROWS, "spectrum", "pencil") if self.own_spectra else self.ROWS
         cut = {name: getattr(self, name) for name in rows}

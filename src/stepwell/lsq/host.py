@@ -8,6 +8,7 @@ from stepwell import _core, arrays
 from stepwell.common.threads import default_threads
 from stepwell.lsq.batch import CHAIN, LAM, LAM_COUNTS, MORE, Batch
 from stepwell.lsq.job import Answers, make_job
+from stepwell.lsq.ranges import may_be_left_out, solve_ranges
 from stepwell.lsq.result import AnyResult
 from stepwell.lsq.wrap import wrap
 
@@ -20,7 +21,7 @@ ENTRIES_A_PART = 1 << 27  # for each thread
 
 def solve(batch: Batch) -> AnyResult:
     """Solve a checked batch of host arrays."""
-    return wrap(batch, find_answers(batch))
+    return wrap(batch, solve_ranges(batch, find_answers) if may_be_left_out(batch) else find_answers(batch))
 
 
 def find_answers(batch: Batch) -> Answers:
@@ -41,7 +42,7 @@ def find_answers(batch: Batch) -> Answers:
         more=np.empty((len(MORE), systems)) if general else None,
         lam=np.empty((len(LAM), systems)) if batch.reports_lam else None,
         lam_counts=np.empty((len(LAM_COUNTS), systems), np.int32) if batch.reports_lam else None,
-        variance=np.empty((systems, n)) if batch.family is not None and batch.family.variance else None,
+        deviation=np.empty((systems, n)) if batch.family is not None and batch.family.variance else None,
         factor=np.empty((systems, n * (n + 1) // 2)) if batch.keeps_factor else None,
         factor_order=np.empty((systems, n + 1), np.int32) if batch.keeps_factor else None,
     )
@@ -69,7 +70,7 @@ def find_answers(batch: Batch) -> Answers:
                 more=np.empty((len(MORE), stop - start)) if general else None,
                 lam=np.empty((len(LAM), stop - start)) if batch.reports_lam else None,
                 lam_counts=np.empty((len(LAM_COUNTS), stop - start), np.int32) if batch.reports_lam else None,
-                variance=None if whole.variance is None else whole.variance[part],
+                deviation=None if whole.deviation is None else whole.deviation[part],
                 factor=None if whole.factor is None else whole.factor[part],
                 factor_order=None if whole.factor_order is None else whole.factor_order[part],
             )

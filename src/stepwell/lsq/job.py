@@ -27,7 +27,7 @@ class Answers:
     more: Array | None = None  # in the order of MORE, a row each
     lam: Array | None = None  # in the order of LAM, a row each
     lam_counts: Array | None = None  # in the order of LAM_COUNTS, a row each
-    variance: Array | None = None  # (systems, n)
+    deviation: Array | None = None  # (systems, n)
     factor: Array | None = None  # (systems, n(n + 1)/2): see `stepwell.lsq.result.KeptFactor`
     factor_order: Array | None = None  # (systems, 1 + n), int32
 
@@ -97,7 +97,7 @@ def fill_family(job: Any, family: Family, address: Callable[[Array], int], answe
         if array is not None:
             setattr(into, name, address(array))
             setattr(into, f"{name}_stride", 0 if array.shape[0] == 1 else strides_of(array)[0])
-    into.variance = 0 if answers.variance is None else address(answers.variance)
+    into.deviation = 0 if answers.deviation is None else address(answers.deviation)
     if answers.factor is not None and answers.factor_order is not None:
         into.factor, into.factor_order = address(answers.factor), address(answers.factor_order)
     into.sum_stride = int(family.sum_low is not None and family.sum_low.shape[0] > 1)

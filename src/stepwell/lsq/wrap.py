@@ -17,7 +17,7 @@ from stepwell.lsq.result import AnyResult, KeptFactor, LSQResult, NNLSResult, NN
 def wrap(batch: Batch, answers: Answers) -> AnyResult:
     """Return the result that the caller of a batch expects."""
     fields: dict[str, Any] = {name: vectors(batch, getattr(answers, name)) for name in ("x", "dual")}
-    sigma = None if answers.variance is None else _sigma(batch, answers)
+    sigma = None if answers.deviation is None else _sigma(batch, answers)
     fields |= _numbers(batch, answers, sigma)
     costs = fields.pop("costs")
     if batch.family is not None:
@@ -26,7 +26,7 @@ def wrap(batch: Batch, answers: Answers) -> AnyResult:
         if batch.family.sum_low is not None:
             fields["multipliers"] = [multiplier] if batch.lone else multiplier[..., None]
     if sigma is not None:
-        variance = sigma[:, None] ** 2 * answers.variance
+        variance = (sigma[:, None] * answers.deviation) ** 2
         fields["variance"] = vectors(batch, arrays.namespace_of(variance).astype(variance, answers.x.dtype, copy=False))
     if answers.active is not None:
         fields["active"] = vectors(batch, arrays.bytes_as_bool(answers.active))
@@ -37,7 +37,7 @@ def wrap(batch: Batch, answers: Answers) -> AnyResult:
             fields["lam"] = batch.damping
         return NNLSResult(**{name: value for name, value in fields.items() if name in names})
     names = LSQResult.__dataclass_fields__
-    if answers.variance is not None:
+    if answers.deviation is not None:
         fields["_problem"] = batch
     if answers.factor is not None and answers.factor_order is not None:
         fields["_factor"] = KeptFactor(answers.factor, answers.factor_order)

@@ -87,6 +87,7 @@ def look(answer: Answer) -> None:
 def ends_without_x(answer: Answer) -> None:
     """Statuses that say there is no answer have to be true, and to be there where they are."""
     problem, status = answer.problem, answer.status
+    may_stop = "maxiter" in answer.case.options and not problem.exact_row  # before a proof is found
     for i in range(answer.systems):
         if status[i] == NNLSStatus.INFEASIBLE:
             if problem.finite[i] and feasible(problem, i) > 0:
@@ -97,7 +98,7 @@ def ends_without_x(answer: Answer) -> None:
         elif status[i] == NNLSStatus.NON_FINITE:
             if not (problem.single and is_too_large(answer, i)):
                 answer.find("finite", i, f"NON_FINITE, and all of it is finite; x is {answer.x[i][:4]}")
-        elif feasible(problem, i) < 0:
+        elif feasible(problem, i) < 0 and not (may_stop and status[i] == NNLSStatus.LIMIT):
             answer.find("feasible", i, f"no x is feasible, and it is {answer.name(i)}")
 
 
@@ -183,8 +184,12 @@ def constraints(part: Solved) -> None:
     ends = np.minimum(*sides)
     sizes = sizes + np.where(np.isfinite(ends), ends, 0)
     room = (128 + 16 * part.answer.n) * eps if problem.exact_row else 1e-5 if problem.single else 1e-10
-    # What has to be exactly 0 is met to the rounding of what it might be.
-    counted = np.where((missed <= 1e-14 * problem.size_of_rows()[:, None]) & (ends == 0), 0, missed)
+    # What has to be exactly 0 is met to the rounding of what it might be; several rows to that of the largest x.
+    least = problem.size_of_rows()[:, None]
+    counted = np.where((missed <= 1e-14 * least) & (ends == 0), 0, missed)
+    if not problem.exact_row:
+        largest = np.abs(problem.C).max(axis=1) * np.abs(x).max(axis=1, initial=0)[:, None]
+        counted = np.where(missed <= 8 * eps * largest, 0, counted)
     over = (counted / np.where(sizes > 0, sizes, 1)).max(axis=1)
     worst, told = missed.max(axis=1), exact(part.told("equality_error"))
     part.find_each(
@@ -210,15 +215,20 @@ def certificate(part: Solved) -> None:
     by_multipliers = len(problem.C) > 0 and not problem.exact_row
     room = 1e-5 if problem.single else 1e-6 if by_multipliers else 1e-10
     sound = part.finished & ~part.is_nothing()
+    most, least = (np.finfo(np.float32 if problem.single else np.float64).max, 1e-37 if problem.single else 1e-300)
     if len(problem.C) == 0:
         dual = exact(answer.per_unknown("dual")[part.which])
-        off = np.abs(dual - found.w) > room * (found.norms * found.size[:, None] + np.abs(found.w)) + 1e-300
+        # What is beyond the largest number is infinite; what is below the smallest may be zero.
+        beyond = (np.abs(found.w) > 0.99 * exact(most)) & np.isinf(dual) & (np.sign(dual) == np.sign(found.w))
+        with np.errstate(invalid="ignore"):
+            off = np.abs(dual - found.w) > room * (found.norms * found.size[:, None] + np.abs(found.w)) + least
+        off &= ~beyond
         part.find_each("dual", sound & off.any(axis=1), lambda k: "the dual is not that of x")
     if problem.G is None:
         true, told = np.sqrt((problem.fit(x) ** 2).sum(axis=1)), exact(part.told("residual"))
         part.find_each(
             "residual",
-            sound & ~(np.abs(told - true) <= room * found.size + 1e-300),
+            sound & ~(np.abs(told - true) <= room * found.size + 1e-300) & ~(np.isinf(told) & (true > 0.99 * most)),
             lambda k: f"residual is {float(told[k]):.6e}, truly {float(true[k]):.6e}",
         )
 

@@ -152,7 +152,9 @@ def with_rows(problem, x, w, unit, low, high, multipliers):
             mu = np.where(
                 at_low & at_high, mu, np.where(at_low, np.maximum(mu, 0), np.where(at_high, np.minimum(mu, 0), 0))
             )
-            return plain((w[i] + mu @ problem.C)[None], unit[i : i + 1], low[i : i + 1], high[i : i + 1])[0]
+            # (With the room that there is, a few roundings of the terms that a multiplier adds.)
+            over = unit[i] + (1 if problem.single else 1e-4) * np.abs(mu) @ np.abs(problem.C)
+            return plain((w[i] + mu @ problem.C)[None], over[None], low[i : i + 1], high[i : i + 1])[0]
 
         found = [at(np.zeros(len(problem.C), np.longdouble))]
         if multipliers is not None and np.isfinite(multipliers[i]).all():

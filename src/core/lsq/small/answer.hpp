@@ -83,6 +83,7 @@ struct Answer : Sums<Kind, Lanes> {
     // False where x is beyond the largest number of its kind or a far bound, or where it is not certified.
     SW_HD bool answer() {
         if (!write_vectors()) return false;
+        if (size > 0 && size < smallest_square_root) return false;  // the squares of residuals are no numbers
         Measured measured{max_of(0.0, max_of(top, slope)), b_norm, size, b_norm,
                           b_norm + square_root(max_of(0.0, squared_fit))};
         // (Of normal equations the residual is not known.)
@@ -228,17 +229,17 @@ private:
                 family.passive[system] = count - Kind::summed;
             }
         }
-        if (!family.variance) return;
-        double* variance = family.variance + system * given;
+        if (!family.deviation) return;
+        double* deviation = family.deviation + system * given;
         this->each_column([&](int j, int) {
-            if (j < given && !(passive & bit_of(j))) variance[j] = 0;
+            if (j < given && !(passive & bit_of(j))) deviation[j] = 0;
         });
         SW_ROLLED
         for (int p = 0; p < (Base::keeps_inverses ? given : count); ++p) {
             const int j = Base::keeps_inverses ? p : order[p];
             if (!(passive & bit_of(j))) continue;
             const double scale = this->scale(j), square = this->variance_at(p);
-            if (j < given && lanes.lane() == 0) variance[j] = square * scale * scale;
+            if (j < given && lanes.lane() == 0) deviation[j] = square_root(square) * scale;
         }
     }
 };

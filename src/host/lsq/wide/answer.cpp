@@ -162,6 +162,14 @@ private:
         }
         measured_.task = job.family.gram ? measured_.size : measured_.given + residual_;
         if (summed) measure_sum(given, double(sum));
+        if (!summed && !job.family.gram && residual_ > s_.b_norm) {
+            double reach = 0;
+            for (int j = 0; j < n_; ++j)
+                if (!s_.is_masked(j))
+                    reach += set_.norm(j) *
+                             std::abs(s_.scaled_x(j, lsq::nearest_to_zero(s_.lower(j), s_.upper(j))));
+            measured_.excess = residual_ - s_.b_norm - reach;
+        }
     }
 
     template <class Scalar>
@@ -207,7 +215,7 @@ private:
                 s_.lam() > 0 ? std::ldexp(seminorm_, s_.b_exponent) / s_.lam() : norm_of_penalty(x);
             family.passive[system] = static_cast<int32_t>(set_.columns.size()) - family.summed;
         }
-        if (family.variance) write_variances(family.variance + system * n_);
+        if (family.deviation) write_deviations(family.deviation + system * n_);
     }
 
     // |L x| where lambda is zero.
@@ -223,8 +231,8 @@ private:
         return std::sqrt(square);
     }
 
-    // Of x where entries of b have variance one and the set is what it is: y'K'K y, y = M e_p.
-    void write_variances(double* out) const {
+    // Of x where entries of b have deviation one and the set is what it is: the root of y'K'K y, y = M e_p.
+    void write_deviations(double* out) const {
         std::fill(out, out + n_, 0.0);
         const size_t count = set_.columns.size();
         for (size_t p = 0; p < count; ++p) {
@@ -238,7 +246,7 @@ private:
                 for (size_t t = 0; t < count; ++t)
                     if (set_.columns[q] < n_ && set_.columns[t] < n_)
                         square += y[q] * s_.fit_gram[size_t(set_.columns[q]) * n_ + set_.columns[t]] * y[t];
-            out[j] = std::ldexp(std::max(0.0, double(square)), -2 * s_.exponents[j]);
+            out[j] = std::ldexp(std::sqrt(std::max(0.0, double(square))), -s_.exponents[j]);
         }
     }
 };
