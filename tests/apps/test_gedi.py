@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import dataclasses
+import json
+import struct
+
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -37,6 +42,18 @@ def granule(tmp_path):
             group["tx_sample_count"] = np.full(4, 128, dtype="u2")
             group["tx_sample_start_index"] = (128 * np.arange(4) + 1).astype("u8")
             group["noise_mean_corrected"] = np.full(4, 200.0, dtype="f4")
+            group["noise_stddev_corrected"] = np.full(4, 1.0, dtype="f4")
+            group["shot_number"] = 19640000000000000 + np.arange(4, dtype="u8") + 1000 * (beam == "BEAM0101")
+            group["delta_time"] = 40_000_000.0 + 0.004 * np.arange(4)
+            place = group.create_group("geolocation")
+            for name, top, step in (
+                ("latitude", 10.0, 0.001),
+                ("longitude", 179.9999, 0.0002),
+                ("elevation", 500.0, 0),
+            ):
+                place[f"{name}_bin0"] = top + np.zeros(4)
+                low = top - 0.15 * (LENGTHS - 1) if name == "elevation" else np.full(4, top + step)
+                place[f"{name}_lastbin"] = (low + 180) % 360 - 180 if name == "longitude" else low
             held[beam] = received
     return path, held
 
@@ -52,13 +69,17 @@ def test_windows_are_cut_from_the_right_samples(granule):
 
 def test_parts_of_a_beam(granule):
     path, held = granule
-    (row,) = gedi.load_gedi(path, first=3, count=1).waveforms
-    assert row.max() == held["BEAM0000"][3].max()
-    with pytest.raises(ValueError, match="first is 9; allowed: 0 to 3"):
+    both = gedi.load_gedi(path, first=3, count=1)  # of each beam
+    assert both.about["beam"].tolist() == ["BEAM0000", "BEAM0101"]
+    for row, beam in zip(both.waveforms, ("BEAM0000", "BEAM0101")):
+        assert row.max() == held[beam][3].max()
+    with pytest.raises(ValueError, match="first is 9; allowed: the number of a shot that some beam has"):
         gedi.load_gedi(path, first=9)
+    with pytest.raises(ValueError, match="first is 9; allowed: 0 to 3"):
+        gedi.load_gedi(path, "BEAM0101", first=9)
     with pytest.raises(ValueError, match="beam is 'BEAM0001'; allowed: BEAM0000, BEAM0101"):
         gedi.load_gedi(path, "BEAM0001")
-    with pytest.raises(ValueError, match="the longest waveform of BEAM0000 has 701"):
+    with pytest.raises(ValueError, match="the longest waveform of BEAM0000 has 701 samples; allowed: at most so many"):
         gedi.load_gedi(path, samples=2000)
 
 
@@ -107,3 +128,79 @@ def test_noise_leaves_few_false_returns():
         found, false, missed = found + len(times), false + (~near.any(1)).sum(), missed + (~near.any(0)).sum()
     assert false < 0.2 * found
     assert missed < 0.05 * 60 * 12
+
+
+def test_all_beams_are_done_and_the_account_says_so(granule, tmp_path):
+    path, _ = granule
+    with h5py.File(path, "a") as file:
+        file["BEAM0101/txwaveform"][128:256] = 210.0  # the second pulse of this beam is flat
+    out, said = tmp_path / "returns.npz", tmp_path / "said.json"
+    run = CliRunner().invoke(main, ["deconvolve", str(path), "-o", str(out), "--json", str(said)])
+    assert run.exit_code == 0, run.output
+    assert "BEAM0000: 3 of 4 shots done (1 skipped: waveform shorter than the window)" in run.stdout
+    beams = json.loads(said.read_text())["result"]["beams"]
+    assert [(one["beam"], one["shots"], one["done"]) for one in beams] == [("BEAM0000", 4, 3), ("BEAM0101", 4, 2)]
+    assert beams[1]["skipped"] == {"flat pulse": 1, "waveform shorter than the window": 1}
+    with np.load(out) as held:
+        assert held["amplitudes"].shape == (5, 512)
+
+
+def test_one_table_says_where_returns_lie(granule, tmp_path):
+    """The one surface of each shot lies in the middle of its record; its elevation follows from 0.15 m a sample."""
+    path, _ = granule
+    table = tmp_path / "returns.csv"
+    run = CliRunner().invoke(main, ["deconvolve", str(path), "--table", str(table)])
+    assert run.exit_code == 0, run.output
+    with table.open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 6  # one return a shot: noise is none
+    for row, length in zip(rows, [*LENGTHS[[0, 1, 3]]] * 2):
+        middle = length // 2
+        assert abs(float(row["elevation"]) - (500 - 0.15 * middle)) < 0.15
+        share = middle / (length - 1)
+        assert abs(float(row["latitude"]) - (10 + 0.001 * share)) < 1e-5
+        turned = (179.9999 + 0.0002 * share + 180) % 360 - 180
+        assert abs((float(row["longitude"]) - turned + 180) % 360 - 180) < 1e-6
+        assert row["time"].startswith("2019-04-08T23:06:40.0")  # 40,000,000 s after the beginning of 2018
+        assert float(row["rh98"]) == 0
+        assert abs(float(row["amplitude"]) - 80) < 4
+    assert [row["beam"] for row in rows] == ["BEAM0000"] * 3 + ["BEAM0101"] * 3
+    assert rows[3]["shot_number"] == "19640000000001000"
+
+
+def test_a_geopackage_has_the_same_points(granule, tmp_path):
+    pyogrio = pytest.importorskip("pyogrio")
+    path, _ = granule
+    words = ["--table", str(tmp_path / "a.gpkg"), "--table", str(tmp_path / "a.csv")]
+    run = CliRunner().invoke(main, ["deconvolve", str(path), *words])
+    assert run.exit_code == 0, run.output
+    meta, _, geometry, fields = pyogrio.raw.read(tmp_path / "a.gpkg")
+    held = dict(zip(meta["fields"], fields))
+    assert meta["crs"] == "EPSG:4326"
+    with (tmp_path / "a.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert held["shot_number"].tolist() == [int(row["shot_number"]) for row in rows]
+    for one, row in zip(geometry, rows):
+        east, north = struct.unpack("<dd", bytes(one)[-16:])
+        assert (east, north) == (float(row["longitude"]), float(row["latitude"]))
+
+
+def test_noise_alone_is_no_return_and_surfaces_are():
+    """Waveforms of noise alone: at a level of 5 % few have a return. With surfaces of ten errors all are found."""
+    rng = np.random.default_rng(5)
+    pulse = np.exp(-0.5 * ((np.arange(41) - 20) / 6) ** 2)
+    count, samples, sigma = 60, 512, 3.0
+    truth = np.zeros((count, samples))
+    truth[30:, 150], truth[30:, 330] = 60.0, 30.0  # errors of an isolated return are 3/||pulse|| = 0.92
+    shots = waveform.Shots(np.zeros((count, samples)), np.tile(pulse, (count, 1)), 20, np.zeros(count),
+                           noise=np.full(count, sigma))  # fmt: skip
+    noisy = waveform.convolve(shots, truth) + sigma * rng.normal(size=(count, samples))
+    shots = dataclasses.replace(shots, waveforms=noisy)
+    done = waveform.significant_returns(waveform.deconvolve(shots))
+    found = [done.returns(shot)[0] for shot in range(count)]
+    assert sum(len(times) > 0 for times in found[:30]) <= 7  # the chance of more is 1e-4 at 5 %
+    for times in found[30:]:
+        assert all(np.abs(times - at).min() < 2 for at in (150, 330))
+    assert np.mean([len(times) for times in found[30:]]) < 2.5
+    left = np.sqrt(np.mean((noisy - done.fit) ** 2))
+    assert 0.95 * sigma < left < 1.1 * sigma  # the noise is left as noise

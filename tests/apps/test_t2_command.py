@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -64,6 +65,15 @@ def test_packages_are_asked_for_before_work(tmp_path, monkeypatch):
     assert outcome.exit_code == 2
     assert "pip install 'stepwell[nifti]'" in outcome.output
     assert not (tmp_path / "out").exists()
-    np.save(tmp_path / "image.npy", np.ones((2, 2, 2, 8)))
-    outcome = CliRunner().invoke(main, ["t2map", str(tmp_path / "image.npy"), *base[2:]])
-    assert "pip install 'stepwell[plot]'" in outcome.output
+
+
+def test_without_matplotlib_the_work_is_done_and_a_line_says_what_is_missing(tmp_path, monkeypatch):
+    phantom_file(tmp_path, (3, 3, 1))
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    words = ["t2map", str(tmp_path / "image.npy"), "--te", "0.01", "--flip", "150", "--lam", "0.02"]
+    outcome = CliRunner().invoke(main, [*words, "-o", str(tmp_path / "out")])
+    assert outcome.exit_code == 0, outcome.output
+    (line,) = outcome.stderr.splitlines()
+    assert line == "note: no picture is drawn, which needs matplotlib: pip install 'stepwell[plot]'"
+    assert (tmp_path / "out" / "mwf.npy").exists()
+    assert not (tmp_path / "out" / "maps.png").exists()

@@ -165,8 +165,8 @@ def test_load_scan_says_what_is_missing(tmp_path):
     np.savez(tmp_path / "a.npz", projections=np.ones((2, 3, 4)))
     with pytest.raises(ValueError, match="angles_deg"):
         tomography.load_scan(tmp_path / "a.npz")
-    np.savez(tmp_path / "b.npz", angles_deg=np.zeros(2), projections=np.ones((2, 3, 4)))
-    with pytest.raises(ValueError, match="flat"):
+    np.savez(tmp_path / "b.npz", angles_deg=np.zeros(2), projections=np.ones((2, 3, 4), dtype="u2"))
+    with pytest.raises(ValueError, match="whole numbers up to 1, counts by their looks; needs 'flat' and 'dark'"):
         tomography.load_scan(tmp_path / "b.npz")
     np.savez(tmp_path / "c.npz", angles_deg=np.zeros(3), integrals=np.ones((2, 3, 4)))
     with pytest.raises(ValueError, match="3 angles"):

@@ -14,7 +14,8 @@ from test_images import write_envi
 from unmixing_cases import PIXELS, SCENE, A, scene_files
 
 from stepwell.apps import unmixing
-from stepwell.apps.images import envi, open_image
+from stepwell.apps.files import envi
+from stepwell.apps.images import open_image
 from stepwell.apps.unmixing.library import write_library
 from stepwell.common.files import Unreadable
 
@@ -193,7 +194,7 @@ def test_an_envi_spectral_library(tmp_path):
     [
         ("", "has no table"),
         ("name,400,500\noak,1\n", "has no table"),
-        ("name,400,500\noak,1,much\n", "holds 'much' among the spectra"),
+        ("name,400,500\noak,1,much\n", "holds 'much' among its numbers"),
         ("nm\n400\n500\n", "has one column"),
     ],
 )
@@ -257,9 +258,10 @@ def test_bad_bands_scales_and_missing_pixels(tmp_path):
     waves = ",".join(f"{wave:.8g}" for wave in SCENE.library.wavelengths)
     write_envi(tmp_path / "scene.hdr", data, "bil", ">i2", wavelength="{" + waves + "}", **more)
     write_library(tmp_path / "library.csv", SCENE.library)
-    run = unmixing.unmix_image(
-        tmp_path / "scene.hdr", tmp_path / "library.csv", tmp_path / "out", exclude=[(1300.0, 1500.0)]
-    )
+    files = (tmp_path / "scene.hdr", tmp_path / "library.csv", tmp_path / "out")
+    with pytest.raises(Unreadable, match=r"not in one scale; allowed: --scale .* such as 10000 \("):
+        unmixing.unmix_image(*files, exclude=[(1300.0, 1500.0)])
+    run = unmixing.unmix_image(*files, exclude=[(1300.0, 1500.0)], scale="auto")
     assert run.scale == 10000
     assert any("bbl" in note for note in run.notes)
     assert any("10000" in note for note in run.notes)

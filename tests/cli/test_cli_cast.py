@@ -58,7 +58,7 @@ NOT_CONVERGED = {
 #: Where Ctrl-C is pressed: a function that is called when there is something to write, and files that are then there.
 INTERRUPTED = {
     "solve": ("stepwell.lab.solve.history.History.callback", ["x.npy"]),
-    "reconstruct": ("stepwell.apps.tomography.command._Watch.__call__", ["out/volume.npy"]),
+    "reconstruct": ("stepwell.apps.tomography.solving.Watch.__call__", ["out/volume.npy"]),
     "voronoi": ("rich.progress.Progress.update", ["points.npy"]),
     "stipple": ("rich.progress.Progress.update", ["points.npy"]),
     "deconvolve": ("stepwell.apps.waveform.deconvolve", ["returns.npz"]),

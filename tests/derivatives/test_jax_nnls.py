@@ -74,7 +74,7 @@ def test_the_whole_result_leaves_a_compiled_function(double):
     A, b, _ = drawn((8, 5), (6, 8), 0.0)
     result = jax.jit(stepwell.nnls)(A, b)
     direct = stepwell.nnls(np.asarray(A), np.asarray(b))
-    for name in ("dual", "residual", "violation", "active", "insertions", "removals", "solves", "status", "escalated"):
+    for name in ("dual", "residual", "violation", "state", "insertions", "removals", "solves", "status", "escalated"):
         np.testing.assert_array_equal(getattr(result, name), getattr(direct, name))
     assert result.success.all()
     lone = jax.jit(stepwell.nnls)(A, b[0])

@@ -137,7 +137,7 @@ SW_HD void solve_system(const Team& team, const Job& job, int64_t system, Task<M
         if (family.factor)
             solver.keep_factor(family.factor + system * (n * (n + 1) / 2),
                                family.factor_order + system * (n + 1), known);
-        if (family.variance) solver.variances(family.variance + system * n, known);
+        if (family.deviation) solver.deviations(family.deviation + system * n, known);
         tally = solver.tally;
         insertions = solver.factor.insertions;
         removals = solver.factor.removals;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import functools
+import importlib
 import importlib.util
 import math
 import os
@@ -192,6 +193,18 @@ def require_matplotlib(flag: str, advice: str = "") -> None:
     """Ask for matplotlib before work begins."""
     if importlib.util.find_spec("matplotlib") is None:
         raise click.BadParameter(f"needs matplotlib: pip install 'stepwell[plot]'{advice}", param_hint=flag)
+
+
+def can_draw(wanted: bool, voice: Any) -> bool:
+    """Whether pictures are wanted and can be drawn; without matplotlib a note says that there will be none."""
+    if not wanted:
+        return False
+    try:
+        importlib.import_module("matplotlib")
+    except ImportError:
+        voice.notes(["no picture is drawn, which needs matplotlib: pip install 'stepwell[plot]'"])
+        return False
+    return True
 
 
 def read_device(ctx: click.Context, option: click.Parameter, value: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
@@ -54,6 +54,12 @@ class Voice:
         """Print a result to standard output."""
         if not self.silent:
             show(*renderables)
+
+    def notes(self, texts: Iterable[str]) -> None:
+        """Print to standard error what a person should know of a run, unless --quiet."""
+        for text in texts:
+            if not self.quiet:
+                click.echo(f"note: {text}", err=True)
 
     def detail(self, text: str) -> None:
         """Print to standard error what only --verbose asks for."""

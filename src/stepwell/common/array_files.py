@@ -53,18 +53,29 @@ def map_array_file(path: Path, origin: Path | None = None) -> np.ndarray:
 def read_numbers(path: Path) -> np.ndarray:
     """Return the real numbers of an npy file, or of a text, with commas or spaces between, as one vector.
 
-    What follows a # in a line of text is a remark.
+    What follows a # in a line of text is a remark; a first line without any number is a header.
     """
     if os.fspath(path).lower().endswith(_ENDING):
         found = read_array_file(path)
     else:
         lines = read_text(path, _TEXT_BYTES, encoding="utf-8-sig").splitlines()
-        parts = [part for line in lines for part in line.partition("#")[0].replace(",", " ").split()]
+        rows = [line.partition("#")[0].replace(",", " ").replace(";", " ").split() for line in lines]
+        rows = [row for row in rows if row]
+        if len(rows) > 1 and not any(_is_number(part) for part in rows[0]):
+            rows = rows[1:]  # a header line
         with damage_told(path):
-            found = np.array([float(part) for part in parts])
+            found = np.array([float(part) for row in rows for part in row])
     if found.dtype.kind not in "biuf" or not found.size:
         raise Unreadable(f"{os.fspath(path)}: holds {found.size} of {found.dtype}; allowed: real numbers")
     return found.ravel().astype(np.float64)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 class NamedArrays:
@@ -77,6 +88,11 @@ class NamedArrays:
 
     def __contains__(self, name: str) -> bool:
         return name in self.names
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Return the shape of one array, of which only the beginning is read."""
+        with self._opened(name) as (member, size):
+            return tuple(map(int, _read_header(self._path, member, size)[2]))
 
     def __getitem__(self, name: str) -> np.ndarray:
         with self._opened(name) as (member, size):

@@ -1,4 +1,4 @@
-"""Derivatives of least squares within bounds: ``lsq_linear`` and ``lsq_gram``, with sums, masks, weights, λ and L.
+"""Derivatives of least squares: ``lsq_linear``, ``nnls`` and ``lsq_gram``, with bounds, sums, masks, weights, λ and L.
 
 Near a solution the same unknowns stay at the same bounds, and x is the solution of equations. With y the solution's
 free unknowns F and, where others are held, their bounds,
@@ -19,10 +19,11 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from stepwell.arrays import Array, matrix_product, namespace_of
-from stepwell.common.checks import require_shape
+from stepwell.arrays import Array, is_array, matrix_product, namespace_of
+from stepwell.common.checks import read_real, require_shape
 from stepwell.derivatives.matrices import DENSE, GRAM, Kind, matrix_of
 from stepwell.lsq.arguments import without_column
+from stepwell.lsq.constraints import is_number
 from stepwell.lsq.convolution import Convolution
 
 #: A sum is at an end where it is as near as so many roundings of its terms.
@@ -34,8 +35,8 @@ class Problem(NamedTuple):
 
     entries: Array  # (m, n) or (systems, m, n); of a convolution (length,) or (systems, length); G
     b: Array  # (m,) or (systems, m); c
-    lower: Array  # (n,) or (systems, n)
-    upper: Array
+    lower: Array | None  # (n,) or (systems, n); both None: x ≥ 0
+    upper: Array | None
     sum_low: Array | None  # () or (systems,)
     sum_high: Array | None
     weights: Array | None  # (m,) or (systems, m)
@@ -65,6 +66,8 @@ def read_problem(
     gram: bool = False,
 ) -> tuple[Problem, Form]:  # fmt: skip
     """Bring arguments to one form; `as_array` makes arrays of the library, of one dtype, of numbers and arrays."""
+    if is_number(lam) and not is_array(lam):
+        read_real("lam", lam, at_least=0)
     convolution = isinstance(A, Convolution)
     entries = as_array(A.pulse if convolution else A)
     if convolution:
@@ -100,7 +103,7 @@ def read_problem(
             return namespace_of(array).broadcast_to(array, own) if own else array
         return array.reshape(systems, *own) if array.ndim > len(own) + 1 or (lead == () and array.ndim > 1) else array
 
-    lower, upper = (read("bounds", end, columns) for end in bounds)
+    lower, upper = (None, None) if bounds is None else (read("bounds", end, columns) for end in bounds)
     sum_low, sum_high = (None, None) if sum_bounds is None else (read("sum_bounds", end, None) for end in sum_bounds)
     C = d = None
     if equality is not None:
@@ -145,7 +148,9 @@ def attached(
     if problem.mask is not None:
         fixed = fixed & problem.mask
     free = state == 0
-    y = xp.where(state == 1, problem.upper, xp.where((state == -1) | fixed, problem.lower, zero))
+    y = zero
+    if problem.lower is not None:
+        y = xp.where(state == 1, problem.upper, xp.where((state == -1) | fixed, problem.lower, zero))
     y = xp.where(free | xp.isnan(x), x, y)
     marks = xp.where(xp.isnan(x), x, xp.astype(free, x.dtype))
     entries, g, lam = _gradient(problem, kind, y, lam, product)

@@ -5,6 +5,5 @@ from __future__ import annotations
 from stepwell.derivatives.torch_argmin import argmin
 from stepwell.derivatives.torch_linear import cg, tikhonov
 from stepwell.derivatives.torch_lsq import lsq
-from stepwell.derivatives.torch_nnls import nnls
 
-__all__ = ["argmin", "cg", "lsq", "nnls", "tikhonov"]
+__all__ = ["argmin", "cg", "lsq", "tikhonov"]

@@ -2,10 +2,8 @@
 
 | file | what it holds |
 |---|---|
-| `sources.py` | `open_image`: NIfTI, ENVI, .npy, .npz, MATLAB 7.3, a slab at a time |
-| `envi.py` | ENVI headers: read, written |
+| `sources.py` | `open_image`: every format of `stepwell.apps.files`, a slab at a time |
 | `work.py` | `Work`: maps on the disk that grow slab by slab; `fill`: the loop |
-| `nifti.py` | maps as NIfTI files |
 | `commands.py` | what the commands that map images share |
 """
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -13,7 +12,7 @@ from typing import Any
 import click
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from stepwell.apps.images.sources import require_package
+from stepwell.apps.files.packages import require_package
 from stepwell.cli.inputs import file_trouble, place_options
 from stepwell.cli.output import Voice, output_options
 from stepwell.cli.progress_bar import ProgressBar
@@ -25,7 +24,7 @@ MEBIBYTE = 2**20
 LARGEST_ACCOUNT = 2**28
 
 
-def check_packages(files: dict[str, Path | None], *, plots: bool) -> None:
+def check_packages(files: dict[str, Path | None]) -> None:
     """Refuse, before any work and with the command that installs it, what needs a package that is not there."""
     for flag, path in files.items():
         if path is not None:
@@ -33,8 +32,6 @@ def check_packages(files: dict[str, Path | None], *, plots: bool) -> None:
                 require_package(path)
             except ModuleNotFoundError as error:
                 raise click.BadParameter(str(error), param_hint=flag) from None
-    if plots and importlib.util.find_spec("matplotlib") is None:
-        raise click.BadParameter("needs matplotlib: pip install 'stepwell[plot]'; or --no-plots", param_hint="--plots")
 
 
 def imaging_options(picture: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -46,7 +43,9 @@ def imaging_options(picture: str) -> Callable[[Callable[..., Any]], Callable[...
                               help="MiB that one step may take, about.")  # fmt: skip
         plots = click.option("--plots/--no-plots", default=True, show_default=True, help=f"Write {picture}.")
         restart = click.option("--restart", is_flag=True, help="Discard what an unfinished run has left.")
-        decorated: Callable[..., Any] = restart(plots(place_options(memory(command))))
+        overwrite = click.option("--overwrite", is_flag=True,
+                                 help="Write over what a finished run with other settings has left.")  # fmt: skip
+        decorated: Callable[..., Any] = restart(overwrite(plots(place_options(memory(command)))))
         return decorated
 
     return decorate

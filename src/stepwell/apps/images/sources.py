@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import gzip
-import importlib.util
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from stepwell.apps.hdf5 import open_hdf5, own_datasets
-from stepwell.apps.images import envi
+from stepwell.apps.files import envi, raster
+from stepwell.apps.files.matlab import MatlabFile
+from stepwell.apps.files.named import choose_array, shapes_of
+from stepwell.apps.files.packages import ending_of, refuse_dicom, require_package
 from stepwell.common.array_files import map_array_file, open_arrays
 from stepwell.common.files import Unreadable, damage_told, open_regular, require_regular, unpack
 
-#: Packages that a format needs, by the ending of a file's name, and the extra that brings them.
-NEEDS = {".nii": ("nibabel", "nifti"), ".nii.gz": ("nibabel", "nifti"), ".mat": ("h5py", "matlab")}
-#: Names of the array that is taken from a file with several, unless one is named.
-USUAL_NAMES = ("image", "data", "cube", "img", "signal")
+#: Names, in small letters, of the array that is taken from a file with several, unless one is named.
+USUAL_NAMES = ("image", "data", "cube", "img", "signal", "echoes", "reflectance", "hypercube", "hsi", "y", "v", "x")
+#: Endings of rasters that rasterio reads; .img is one where no ENVI header lies beside it.
+RASTERS = (".tif", ".tiff", ".jp2", ".img")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,9 +38,9 @@ class Image:
     axis : int
         The axis along which slabs lie together on the disk.
     kind : str
-        ``"nifti"``, ``"envi"``, ``"numpy"`` or ``"matlab"``.
+        ``"nifti"``, ``"envi"``, ``"raster"``, ``"numpy"`` or ``"matlab"``.
     about : object
-        What the format says beside the numbers: nibabel's image, or the ENVI header; else None.
+        What the format says beside the numbers: nibabel's image, the ENVI header, or a `RasterInfo`; else None.
     """
 
     path: str
@@ -57,24 +58,13 @@ class Image:
             return np.ascontiguousarray(self.get(tuple(where)), dtype=np.float64)
 
 
-def ending_of(path: str | os.PathLike[str]) -> str:
-    """Return the ending of a name in small letters, ``.nii.gz`` as one."""
-    name = Path(path).name.lower()
-    return ".nii.gz" if name.endswith(".nii.gz") else Path(name).suffix
-
-
-def require_package(path: str | os.PathLike[str]) -> None:
-    """Raise, with the command that installs it, where the package that reads a file is missing."""
-    package, extra = NEEDS.get(ending_of(path), (None, None))
-    if package is not None and importlib.util.find_spec(package) is None:
-        raise ModuleNotFoundError(f"{os.fspath(path)}: needs {package}: pip install 'stepwell[{extra}]'")
-
-
 def open_image(
     path: str | os.PathLike[str],
     *,
     channels: bool = True,
+    axes: int | None = None,
     name: str | None = None,
+    usual: Sequence[str] = USUAL_NAMES,
     scratch: str | os.PathLike[str] | None = None,
 ) -> Image:
     """Open an image without reading it.
@@ -82,12 +72,18 @@ def open_image(
     Parameters
     ----------
     path : path
-        NIfTI (``.nii``, ``.nii.gz``), ENVI (``.hdr``, or the binary file beside it), ``.npy``, ``.npz`` or MATLAB 7.3
-        (``.mat``). Axes are as the format has them, channels last: (x, y, z, echo), (line, sample, band).
+        NIfTI (``.nii``, ``.nii.gz``), ENVI (``.hdr``, or the binary file beside it), GeoTIFF and other rasters
+        (``.tif``, ``.jp2``), ``.npy``, ``.npz`` or MATLAB of any version (``.mat``). Axes are as the format has them,
+        channels last: (x, y, z, echo), (line, sample, band).
     channels : bool, default True
         Whether the last axis is one of channels, along which slabs never lie.
+    axes : int, optional
+        Axes of the array that is looked for in an npz or MATLAB file; by default any number that an image may have.
     name : str, optional
-        Which array of an npz or MATLAB file; by default the only one with enough axes, or one of the usual names.
+        Which array of an npz or MATLAB file; by default one with so many axes: of a usual name, the only one, or the
+        one that is far larger than all others.
+    usual : sequence of str, optional
+        Names in small letters that say which array is meant.
     scratch : folder, optional
         Where compressed files are unpacked to, as these cannot be read in parts; by default the memory.
 
@@ -100,26 +96,31 @@ def open_image(
     >>> image.shape, image.read(1, 3).shape
     ((4, 5, 7), (2, 5, 7))
     """
-    require_package(path)
-    ending = ending_of(path)
     if not Path(path).exists():
         raise FileNotFoundError(2, os.strerror(2), os.fspath(path))
+    refuse_dicom(path)
+    require_package(path)
+    ending = ending_of(path)
+    wanted: dict[str, Any] = {"axes": range(1 + bool(channels), 6) if axes is None else (axes,), "usual": usual}
     if ending in (".nii", ".nii.gz"):
         return _open_nifti(path, channels, scratch)
     if ending == ".npy":
         return _of_array(path, map_array_file(path), channels, "numpy")
     if ending == ".npz":
         with open_arrays(path) as held:
-            chosen = _chosen(path, name, list(held.names))
+            chosen = choose_array(path, shapes_of(held), name, **wanted)
             array = held[chosen] if scratch is None else held.map(chosen, scratch)
         return _of_array(path, array, channels, "numpy")
     if ending == ".mat":
-        return _open_matlab(path, channels, name)
+        return _open_matlab(path, channels, name, wanted)
     if ending == ".hdr" or Path(f"{os.fspath(path)}.hdr").is_file() or Path(path).with_suffix(".hdr").is_file():
         cube, header = envi.map_cube(path)
         return dataclasses.replace(_of_array(path, cube, channels, "envi"), axis=0, about=header)
+    if ending in RASTERS:
+        return _open_raster(path)
     raise Unreadable(
-        f"{os.fspath(path)}: ends in {ending or 'nothing'}; allowed: .nii, .nii.gz, .hdr (ENVI), .npy, .npz, .mat"
+        f"{os.fspath(path)}: ends in {ending or 'nothing'}; allowed: .nii, .nii.gz, .hdr (ENVI), .tif, .jp2, .npy, "
+        ".npz, .mat"
     )
 
 
@@ -189,27 +190,22 @@ def _nifti_size(path: Any, packed: gzip.GzipFile) -> int:
     raise Unreadable(f"{os.fspath(path)}: is no NIfTI image")
 
 
-def _open_matlab(path: Any, channels: bool, name: str | None) -> Image:
-    file = open_hdf5(path, "is not MATLAB 7.3; save it by save(..., '-v7.3')")
-    with damage_told(path):
-        arrays = own_datasets(file)
-    large = {key: one for key, one in arrays.items() if one.ndim >= 2 and one.size > 1}
-    stored = arrays[_chosen(path, name, list(large) if name is None else list(arrays))]
+def _open_matlab(path: Any, channels: bool, name: str | None, wanted: dict[str, Any]) -> Image:
+    file = MatlabFile(path)
+    chosen = choose_array(path, file.shapes, name, **wanted)
+    stored = file.stored(chosen)
+    if stored is None:  # version 5, which cannot be read in parts
+        return _of_array(path, file[chosen], channels, "matlab")
     _require_numbers(path, stored.dtype)
-    shape = tuple(int(size) for size in stored.shape[::-1])  # MATLAB's first axis runs fastest
+    shape = file.shapes[chosen]
     spatial = shape[: len(shape) - bool(channels)]
     strides = tuple(np.cumprod((1, *shape[:-1])).tolist())
     return Image(os.fspath(path), shape, _slab_axis(spatial, strides), "matlab", lambda where: stored[where[::-1]].T)
 
 
-def _chosen(path: Any, name: str | None, names: list[str]) -> str:
-    """Return the array that was asked for, or the one that must be meant."""
-    held = ", ".join(sorted(names)) or "no array"
-    if name is not None:
-        if name not in names:
-            raise Unreadable(f"{os.fspath(path)}: has no array {name!r}; it holds {held}")
-        return name
-    usual = [one for one in USUAL_NAMES if one in names]
-    if len(names) == 1 or usual:
-        return names[0] if len(names) == 1 else usual[0]
-    raise Unreadable(f"{os.fspath(path)}: holds {held}; say which one is the image")
+def _open_raster(path: Any) -> Image:
+    opened = raster.open_raster(path)
+    shape = (int(opened.height), int(opened.width), int(opened.count))
+    _require_numbers(path, np.result_type(*opened.dtypes))
+    about = raster.raster_info(opened)
+    return Image(os.fspath(path), shape, 0, "raster", lambda where: raster.read_lines(opened, where, path), about)

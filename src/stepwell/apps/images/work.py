@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
 import shutil
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ STEP_BYTES = 2**27
 LARGEST_NOTE = 2**28
 #: Numbers that are held of a voxel beside its channels, per channel, while it is worked on.
 PER_CHANNEL = 8
+#: Steps in which an image is done, where someone watches, and voxels that a step has at the least.
+STEPS, LEAST_VOXELS = 50, 256
 
 
 class Work:
@@ -141,6 +144,7 @@ def fill(
     *,
     progress: Callable[[int, int], object] | None = None,
     step_bytes: int = STEP_BYTES,
+    small_steps: bool = True,
 ) -> None:
     """Make the maps of an image, a few slabs at a time.
 
@@ -152,15 +156,59 @@ def fill(
         Called as ``progress(done, slabs)``.
     step_bytes : int
         Bytes that one step may take; a slab is the least.
+    small_steps : bool, default True
+        Whether an image that one step could do is done in several, so that progress moves; not worth it on a device.
     """
     slab = int(np.prod(image.shape)) // max(1, image.shape[image.axis])  # numbers, channels included
     step = max(1, step_bytes // max(1, 8 * PER_CHANNEL * slab))
+    if small_steps and progress is not None:
+        enough = -(-LEAST_VOXELS * image.shape[-1] // max(1, slab))
+        step = min(step, max(enough, -(-work.slabs // STEPS)))
     for start in range(0, work.slabs, step):
         stop = min(work.slabs, start + step)
         if not work.is_done(start, stop):
             work.put(image.axis, start, stop, make(image.read(start, stop), start, stop))
         if progress is not None:
             progress(stop, work.slabs)
+
+
+@contextlib.contextmanager
+def make_folder(folder: Path) -> Iterator[None]:
+    """Make a folder for results; where nothing comes of it, it goes again."""
+    new = [one for one in (folder, *folder.parents) if not one.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(OSError):  # something is in it
+            for one in new:
+                one.rmdir()
+        raise
+
+
+def refuse_other_settings(account: Path, settings: Mapping[str, Any], overwrite: bool) -> None:
+    """Raise where a finished run with other settings, or of another input, has left its account here."""
+    if overwrite or not account.exists():
+        return
+    try:
+        held = json.loads(read_text(account, LARGEST_NOTE))["settings"]
+    except (ValueError, KeyError, TypeError):
+        held = None
+    now, before = (_without_dates(one) for one in (plain(settings), held))
+    if now == before:
+        return
+    names = [name for name in now if not isinstance(before, dict) or before.get(name) != now[name]]
+    raise ValueError(
+        f"{account}: is the account of a finished run with other settings or another input ({', '.join(names[:4])}); "
+        "allowed: another place, or --overwrite (overwrite=True)"
+    )
+
+
+def _without_dates(settings: Any) -> Any:
+    """Return settings without when files were changed: the same file made anew is the same input."""
+    if isinstance(settings, dict):
+        return {name: _without_dates(value) for name, value in settings.items() if name != "changed"}
+    return [_without_dates(one) for one in settings] if isinstance(settings, list) else settings
 
 
 def identity(path: str | os.PathLike[str] | None) -> dict[str, Any] | None:

@@ -10,6 +10,7 @@ import click
 import numpy as np
 from rich.table import Table
 
+from stepwell.apps.files.packages import refuse_dicom
 from stepwell.apps.images.commands import (
     MEBIBYTE,
     check_packages,
@@ -20,9 +21,11 @@ from stepwell.apps.images.commands import (
     record_run,
     slab_bar,
 )
+from stepwell.apps.t2.sidecar import read_sidecar
 from stepwell.cli.console import make_table
 from stepwell.cli.inputs import (
     FiniteRange,
+    can_draw,
     check_folder,
     open_place,
     refuse_input_as_output,
@@ -39,9 +42,11 @@ SYNTHETIC_TE = 0.010
 
 
 @click.command("t2map")
-@click.argument("image", required=False, type=_FILE)
+@click.argument("image", required=False, type=click.Path(exists=True, path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="Folder for the maps.")
-@click.option("--te", type=_POSITIVE, help="Seconds between echoes.")
+@click.option("--te", type=_POSITIVE, help="Seconds between echoes.  [default: EchoTime of the BIDS sidecar]")
+@click.option("--sidecar/--no-sidecar", default=True, show_default=True,
+              help="Read the .json beside a NIfTI image, and refuse what contradicts it.")  # fmt: skip
 @click.option("--mask", type=_FILE, help="Voxels other than zero are fitted.")
 @click.option("--threshold", default=0.0, show_default=True, help="Leave out voxels whose first echo is not above it.")
 @click.option("--bins", type=click.IntRange(min=2), default=40, show_default=True, help="T2 values.")
@@ -77,6 +82,7 @@ def command(
     image: Path | None,
     output: Path,
     te: float | None,
+    sidecar: bool,
     mask: Path | None,
     threshold: float,
     angles: tuple[float, float, int],
@@ -92,6 +98,7 @@ def command(
     snr: float,
     seed: int,
     restart: bool,
+    overwrite: bool,
     plots: bool,
     array: str,
     device: str,
@@ -102,43 +109,52 @@ def command(
 ) -> None:
     """Map T2 distributions, myelin water and more from multi-echo spin-echo MRI.
 
-    IMAGE has four axes, the echo last: NIfTI (.nii, .nii.gz), .npy, .npz, or MATLAB 7.3 (.mat). OUTPUT gets one file a
-    map, named as in other programs (sfr is the myelin water fraction), t2map.json and maps.png. A run that was stopped
-    goes on when the same command is given again.
+    IMAGE has four axes, the echo last: NIfTI (.nii, .nii.gz), .npy, .npz, or MATLAB (.mat). Times are in seconds.
+    OUTPUT gets one file per map, named as in other programs (sfr, also written as mwf, is the myelin water fraction),
+    t2map.json and maps.png. The excitation pulse is taken to be half the refocusing angle, 90 degrees for 180: t2dist
+    and gdn, in units of the image, depend on it. A run that was stopped goes on when the same command is given again.
     """
     from stepwell.apps.t2 import T2Model, map_image
 
     if (image is None) == (synthetic is None):
         raise click.UsageError("give either IMAGE or --synthetic XxYxZ")
-    if image is not None and te is None:
-        raise click.UsageError("give --te, the seconds between echoes")
-    te = SYNTHETIC_TE if te is None else te
+    if image is not None:
+        with image_trouble(image):
+            refuse_dicom(image)
+            told = sidecar and read_sidecar(image)
+        if te is None and not (told and told.echo_times):
+            raise click.UsageError("give --te, the seconds between echoes: no sidecar beside IMAGE has an EchoTime")
+    te = SYNTHETIC_TE if synthetic is not None and te is None else te
     check_folder(output, "-o")
+    plots = can_draw(plots, voice)
     made = output / ("simulated.npy" if kind == "npy" else "simulated.nii.gz")
     check_packages({"IMAGE": image or made, "--mask": mask, "--b1": b1,
-                    "--format": None if kind in ("auto", "npy") else Path(f"x.{kind}")}, plots=plots)  # fmt: skip
+                    "--format": None if kind in ("auto", "npy") else Path(f"x.{kind}")})  # fmt: skip
     place = open_place(array, "float64", device)
     like = None if place.library == "numpy" else place.like
     if flip is not None:
         angles = (flip, flip, 1)
     options |= {"angles": angles, "lam": _read_lam(lam)}
     with usage_errors():
-        T2Model(echoes=echoes, te=te, **options)
+        T2Model(echoes=echoes, te=SYNTHETIC_TE if te is None else te, **options)
         require(flip is None or b1 is None, "--b1", str(b1), "none beside --flip")
     truth = None
-    with writing_trouble():
-        output.mkdir(parents=True, exist_ok=True)
-        if synthetic is not None:
+    if synthetic is not None:
+        assert te is not None
+        with writing_trouble():
+            output.mkdir(parents=True, exist_ok=True)
             truth, mask = _make_phantom(synthetic, made, echoes, te, snr, seed, options.get("t1", 1.0))
-            image = made
+        image = made
     assert image is not None
     refuse_input_as_output(
         image, [output / f"{name}.{end}" for name in _names() for end in ("nii.gz", "nii", "npy")], "-o"
     )
     with slab_bar(voice, f"mapping {image.name}") as tell, image_trouble(image):
-        run = map_image(image, output, te, mask=mask, b1=b1, threshold=threshold, distribution=distribution,
-                        errors=errors, format=kind, variable=variable, restart=restart, like=like, threads=threads,
-                        progress=tell, step_bytes=memory * MEBIBYTE, **options)  # fmt: skip
+        run = map_image(image, output, te, sidecar=sidecar, mask=mask, b1=b1, threshold=threshold,
+                        distribution=distribution, errors=errors, format=kind, variable=variable, restart=restart,
+                        overwrite=overwrite, like=like, threads=threads, progress=tell,
+                        step_bytes=memory * MEBIBYTE, **options)  # fmt: skip
+    voice.notes(run.notes)
     written = [path.name for path in run.files.values()] + ["t2map.json"]
     if plots and run.converged:
         with writing_trouble():
@@ -173,15 +189,16 @@ def _read_lam(text: str) -> float | str:
 
 def _names() -> list[str]:
     from stepwell.apps.t2 import MAPS
+    from stepwell.apps.t2.run import ALIASES
 
-    return list(MAPS)
+    return [*MAPS, *ALIASES]
 
 
 def _make_phantom(
     sizes: tuple[int, ...], path: Path, echoes: int, te: float, snr: float, seed: int, t1: float
 ) -> tuple[dict[str, np.ndarray], Path]:
     """Write a phantom, its mask and the true maps beside it; return these and where the mask is."""
-    from stepwell.apps.images.nifti import write_nifti
+    from stepwell.apps.files.nifti import write_nifti
     from stepwell.apps.t2 import simulate
     from stepwell.common.files import replacing
 
@@ -231,7 +248,7 @@ def _draw(run: Any, image: Path, variable: str | None, output: Path, truth: dict
     middle = depth // 2
     slices = {name: one.read(middle, middle + 1, 2)[:, :, 0] for name, one in opened.items()}
     place = _typical(slices["sfr"], slices["status"])
-    source = open_image(image, name=variable)
+    source = open_image(image, axes=4, name=variable)
     signal = source.read(middle, middle + 1, 2)[place[0], place[1], 0]
     if "t2dist" in slices:
         distribution = slices["t2dist"][place]

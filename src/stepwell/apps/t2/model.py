@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 
 from stepwell.apps.t2.epg import echo_decays
+from stepwell.apps.t2.sidecar import LONGEST_TE
 from stepwell.common.checks import read_choice, read_real, read_reals, read_whole, require
 
 #: How λ is chosen, where it is not a number.
@@ -16,6 +17,9 @@ LamRule: TypeAlias = Literal["chi2", "gcv", "lcurve", "discrepancy"]
 LAM_RULES: tuple[str, ...] = get_args(LamRule)
 #: Penalties ‖Lx‖: of the size of the distribution, of its slope, of its curvature.
 Smoothness: TypeAlias = Literal["I", "L1", "L2"]
+
+#: Seconds above which a T2 of tissue, or a T1, must be in another unit.
+LONGEST_T2, LONGEST_T1 = 5.0, 30.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,7 +31,7 @@ class T2Model:
     echoes : int
         Echoes of the image.
     te : float
-        Seconds between echoes.
+        Seconds between echoes, which is also the time of the first one; at most 0.5.
     bins : int, default 40
         T2 values, evenly spaced in the logarithm.
     t2 : pair of float, default (0.010, 2.0)
@@ -73,16 +77,17 @@ class T2Model:
 
     def __post_init__(self) -> None:
         read_whole("echoes", self.echoes, 2)
-        read_real("te", self.te, above=0)
+        _require_seconds("te", read_real("te", self.te, above=0), LONGEST_TE)
         read_whole("bins", self.bins, 2)
         low, high = read_reals("t2", self.t2, 2, meaning="the smallest and the largest T2", above=0)
         require(low < high, "t2", self.t2, "a smaller and a larger number")
+        _require_seconds("t2", low, LONGEST_T2)
         first, last, count = read_reals("angles", self.angles, 3, meaning="smallest, largest, how many")
         for end in (first, last):
             require(0 < read_real("angles", end) <= 360, "angles", end, "degrees above 0, up to 360")
         read_whole("angles", count, 1, as_float=True)
         require(first < last or (first == last and count == 1), "angles", self.angles, "(smallest, largest, how many)")
-        read_real("t1", self.t1, above=0)
+        _require_seconds("t1", read_real("t1", self.t1, above=0), LONGEST_T1)
         if isinstance(self.lam, str):
             read_choice("lam", self.lam, LAM_RULES)
         else:
@@ -96,6 +101,7 @@ class T2Model:
         read_choice("smooth", self.smooth, get_args(Smoothness))
         start, stop = read_reals("myelin", self.myelin, 2, meaning="from where to where in seconds", above=0)
         require(start < stop, "myelin", self.myelin, "a smaller and a larger number of seconds")
+        _require_seconds("myelin", stop, LONGEST_T2)
         require(stop < read_real("middle", self.middle, above=0), "middle", self.middle, f"more than myelin's {stop:g}")
 
     @functools.cached_property
@@ -138,3 +144,8 @@ class T2Model:
     def as_dict(self) -> dict[str, Any]:
         """Return the settings, for a record."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
+
+def _require_seconds(argument: str, value: float, most: float) -> None:
+    """Raise for a time that must be in milliseconds, with what was probably meant."""
+    require(value <= most, argument, value, f"seconds, at most {most:g}; did you mean {value / 1000:g}?")

@@ -13,12 +13,20 @@ from typing import Any, Literal
 
 import numpy as np
 
+from stepwell.apps.files.nifti import require_same_space, write_nifti
 from stepwell.apps.images import Image, Work, fill, open_image
-from stepwell.apps.images.nifti import write_nifti
-from stepwell.apps.images.work import STEP_BYTES, identity, plain, write_npy
+from stepwell.apps.images.work import (
+    STEP_BYTES,
+    identity,
+    make_folder,
+    plain,
+    refuse_other_settings,
+    write_npy,
+)
 from stepwell.apps.t2.fit import NOT_FITTED, fit_voxels
 from stepwell.apps.t2.maps import MAPS
 from stepwell.apps.t2.model import T2Model
+from stepwell.apps.t2.sidecar import read_sidecar, settle_spacing
 from stepwell.arrays import Array
 from stepwell.common.checks import read_choice, read_real
 from stepwell.common.files import Unreadable, write_text
@@ -27,6 +35,8 @@ from stepwell.common.temporary import scratch_folder
 Format = Literal["auto", "nii.gz", "nii", "npy"]
 #: A field of flip angles with larger numbers is in degrees, else relative to 180°.
 DEGREES = 10.0
+#: Other names under which maps are written too.
+ALIASES = {"mwf": "sfr"}
 #: What an unfinished run leaves beside its maps.
 UNFINISHED = ".unfinished"
 
@@ -47,6 +57,8 @@ class T2Run:
     resumed : int
         Slabs that an earlier run had done.
     seconds : float
+    notes : list of str
+        What a person should know: an echo time that the sidecar has told.
     """
 
     files: dict[str, Path]
@@ -57,13 +69,15 @@ class T2Run:
     means: dict[str, float]
     resumed: int
     seconds: float
+    notes: list[str] = dataclasses.field(default_factory=list)
 
 
 def map_image(
     image: str | os.PathLike[str],
     output: str | os.PathLike[str],
-    te: float,
+    te: float | None = None,
     *,
+    sidecar: bool = True,
     mask: str | os.PathLike[str] | None = None,
     b1: str | os.PathLike[str] | None = None,
     threshold: float = 0.0,
@@ -72,6 +86,7 @@ def map_image(
     format: Format = "auto",
     variable: str | None = None,
     restart: bool = False,
+    overwrite: bool = False,
     like: Array | None = None,
     threads: int | None = None,
     progress: Callable[[int, int], object] | None = None,
@@ -83,14 +98,18 @@ def map_image(
     Parameters
     ----------
     image : path
-        Four axes, the echo last: NIfTI, .npy, .npz or MATLAB 7.3 (needs the extras ``nifti`` or ``matlab``).
+        Four axes, the echo last: NIfTI in any orientation, .npy, .npz or MATLAB (NIfTI needs the extra ``nifti``,
+        MATLAB 7.3 ``matlab``).
     output : folder
-        One file a map, named as in :data:`MAPS`, and ``t2map.json``. Until all is done the maps lie in ``.unfinished``
-        there; the same call goes on with them.
-    te : float
-        Seconds between echoes.
+        One file per map, named as in :data:`MAPS`, ``mwf``, which is sfr again, and ``t2map.json``. Until all is done
+        the maps lie in ``.unfinished`` there; the same call goes on with them.
+    te : float, optional
+        Seconds between echoes; by default the EchoTime of the BIDS sidecar, the ``.json`` beside a NIfTI image.
+    sidecar : bool, default True
+        Whether that sidecar is read; an EchoTime or RepetitionTime that contradicts `te` is then an error.
     mask : path, optional
-        Voxels other than zero are fitted; of the image's shape without echoes.
+        Voxels other than zero are fitted; of the image's shape without echoes, or without the axis of its only slice.
+        Of two NIfTI images the affines must agree.
     b1 : path, optional
         Relative flip angle (1: as it should be), or degrees where its values are above 10: not looked for then.
     threshold : float, default 0
@@ -104,7 +123,9 @@ def map_image(
     variable : str, optional
         Which array of an .npz or .mat file.
     restart : bool, default False
-        Discard what an earlier run has left.
+        Discard what an unfinished run has left.
+    overwrite : bool, default False
+        Write over the maps of a finished run with other settings or another input.
     like : array, optional
         An array on the CUDA device where the systems are to be solved; by default the host.
     threads, progress
@@ -118,14 +139,18 @@ def map_image(
     read_choice("format", format, ("auto", "nii.gz", "nii", "npy"))
     threshold = read_real("threshold", threshold)
     folder = Path(output)
-    folder.mkdir(parents=True, exist_ok=True)
-    with scratch_folder(folder) as scratch:
-        source = open_image(image, name=variable, scratch=scratch)
+    account = folder / "t2map.json"
+    with make_folder(folder), scratch_folder(folder) as scratch:
+        source = open_image(image, axes=4, name=variable, scratch=scratch)
         if len(source.shape) != 4:
-            raise Unreadable(f"{source.path}: has shape {source.shape}; allowed: four axes, the echo last")
+            raise Unreadable(
+                f"{source.path}: has shape {source.shape}; allowed: four axes, the echo last; of one slice "
+                "(x, y, 1, echoes)"
+            )
         spatial = source.shape[:-1]
+        te, notes = settle_spacing(te, source.shape[-1], read_sidecar(image) if sidecar else None)
         model = T2Model(echoes=source.shape[-1], te=te, **options)
-        beside = {name: _beside(path, spatial, scratch) for name, path in (("mask", mask), ("b1", b1))}
+        beside = {name: _beside(name, path, source, scratch) for name, path in (("mask", mask), ("b1", b1))}
         left_out = {"t2dist": not distribution, "sfr_se": not errors}
         kept = [name for name in MAPS if not left_out.get(name)]
         settings = {
@@ -134,6 +159,7 @@ def map_image(
             "maps": kept,
             "inputs": {name: identity(path) for name, path in (("image", image), ("mask", mask), ("b1", b1))},
         }
+        refuse_other_settings(account, plain(settings), overwrite)
         maps = {name: _map_shape(name, spatial, model.bins) for name in kept}
         work = Work(folder / UNFINISHED, plain(settings), maps, spatial[source.axis], restart=restart)
 
@@ -145,27 +171,32 @@ def map_image(
             angles = None if parts["b1"] is None else turn * parts["b1"]
             return _slab(model, block, threshold, parts["mask"], angles, solving)
 
-        fill(source, work, make, progress=progress, step_bytes=step_bytes)
+        fill(source, work, make, progress=progress, step_bytes=step_bytes, small_steps=like is None)
         written = _finish(source, work, folder, format)
         counts, means = _statistics(work, source.axis)
         resumed = work.resumed
-        run = T2Run(written, model, math.prod(spatial), *counts, means, resumed, time.perf_counter() - began)
-        write_text(folder / "t2map.json", json.dumps(plain(_record(run, settings)), indent=1) + "\n")
+        seconds = time.perf_counter() - began
+        run = T2Run(written, model, math.prod(spatial), *counts, means, resumed, seconds, notes)
+        write_text(account, json.dumps(plain(_record(run, settings)), indent=1) + "\n")
         work.discard()
         return run
 
 
-def _beside(path: Any, spatial: tuple[int, ...], scratch: str) -> Image | None:
-    """Open a mask or a field beside the image."""
+def _beside(name: str, path: Any, source: Image, scratch: str) -> Image | None:
+    """Open a mask or a field beside the image, and bring it to the image's axes."""
     if path is None:
         return None
-    found = open_image(path, channels=False, scratch=scratch)
-    shape = found.shape
+    spatial = source.shape[:-1]
+    found = open_image(path, channels=False, usual=(name, "mask", "roi", "labels", "data"), scratch=scratch)
+    shape, get = found.shape, found.get
     if len(shape) == 4 and shape[-1] == 1:
-        get = found.get
         found = dataclasses.replace(found, shape=shape[:-1], get=lambda where: get((*where, slice(None)))[..., 0])
+    elif spatial[-1] == 1 and shape == spatial[:-1]:  # of one slice, without its axis
+        found = dataclasses.replace(found, shape=spatial, get=lambda where: get(where[:-1])[..., None])
     if found.shape != spatial:
         raise Unreadable(f"{found.path}: has shape {shape}; allowed: {spatial}, as the image without echoes")
+    if source.kind == found.kind == "nifti":
+        require_same_space(source.about, found.about, found.path, name)
     return found
 
 
@@ -213,7 +244,8 @@ def _finish(source: Image, work: Work, folder: Path, format: Format) -> dict[str
     """Write the maps in their format."""
     kind = format if format != "auto" else "nii.gz" if source.kind == "nifti" else "npy"
     files = {}
-    for name, array in work.arrays.items():
+    named = {name: work.arrays[held] for name, held in ALIASES.items()}
+    for name, array in {**work.arrays, **named}.items():
         files[name] = folder / f"{name}.{kind}"
         if kind == "npy":
             write_npy(files[name], array)
@@ -252,6 +284,8 @@ def _record(run: T2Run, settings: dict[str, Any]) -> dict[str, Any]:
         "fitted": run.fitted,
         "converged": run.converged,
         "means": run.means,
-        "maps": {name: {"file": path.name, "meaning": MAPS[name]} for name, path in run.files.items()},
+        "maps": {
+            name: {"file": path.name, "meaning": MAPS[ALIASES.get(name, name)]} for name, path in run.files.items()
+        },
         "seconds": run.seconds,
     }

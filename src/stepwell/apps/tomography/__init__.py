@@ -6,6 +6,7 @@ slices are to be smooth from one to the next, or lie over ranks, one right-hand 
 
 from __future__ import annotations
 
+from stepwell.apps.tomography.axis import find_axis
 from stepwell.apps.tomography.phantom import shepp_logan_3d
 from stepwell.apps.tomography.projector import default_detectors, fan_beam, parallel_beam
 from stepwell.apps.tomography.scan import Scan, line_integrals, load_scan, sinograms
@@ -17,6 +18,7 @@ __all__ = [
     "add_noise",
     "default_detectors",
     "fan_beam",
+    "find_axis",
     "largest_singular_value",
     "line_integrals",
     "load_scan",

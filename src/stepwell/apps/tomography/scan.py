@@ -3,24 +3,39 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
-import math
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, get_args
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
-from stepwell.apps.hdf5 import open_hdf5, own_datasets, own_groups, read_dataset
+from stepwell.apps.files.named import ONLY, Named, choose_array, listed, open_named
+from stepwell.apps.files.packages import ending_of
+from stepwell.apps.files.tiff import read_pages
+from stepwell.apps.tomography.angles import NAMES, AngleUnit, in_degrees
 from stepwell.arrays.checks import read_array
-from stepwell.common.array_files import open_arrays, require_room
 from stepwell.common.checks import read_whole, require_shape
-from stepwell.common.files import Unreadable, damage_told, open_regular
 
 #: How the axes of projections may lie.
-Order: TypeAlias = Literal["angles,slices,detectors", "angles,detectors,slices"]
+Order: TypeAlias = Literal[
+    "angles,slices,detectors",
+    "angles,detectors,slices",
+    "slices,angles,detectors",
+    "slices,detectors,angles",
+    "detectors,angles,slices",
+    "detectors,slices,angles",
+    "angles,detectors",
+    "detectors,angles",
+]
 ORDERS: tuple[Order, ...] = get_args(Order)
+#: Names of arrays in small letters, the surest first; those of the exchange format of synchrotrons are among them.
+INTEGRALS = ("integrals", "line_integrals", "sinograms", "sinogram", "sino")
+PROJECTIONS = ("projections", "data", "proj", "projection")
+FLAT, DARK = ("flat", "data_white", "flats", "white"), ("dark", "data_dark", "darks")
+#: What pages without a name are called.
+PAGES = "integrals of pages"
+CENTER = ("center_column", "rotation_axis", "center", "rot_center")
 
 #: Smallest transmission that is told apart from a dead pixel.
 SMALLEST_TRANSMISSION = 1e-6
@@ -38,11 +53,14 @@ class Scan:
         Angles in degrees.
     center : float or None
         Detector column of the rotation axis; None: the middle.
+    notes : list of str
+        What a person should know of how the file was read.
     """
 
     integrals: np.ndarray
     angles: np.ndarray
     center: float | None
+    notes: list[str] = field(default_factory=list)
 
 
 def line_integrals(projections: np.ndarray, flat: np.ndarray, dark: np.ndarray, *, border: int = 8) -> np.ndarray:
@@ -90,126 +108,111 @@ def line_integrals(projections: np.ndarray, flat: np.ndarray, dark: np.ndarray, 
     return np.asarray(-np.log(np.maximum(transmission, SMALLEST_TRANSMISSION)))
 
 
-def load_scan(path: str | os.PathLike[str], *, order: Order = ORDERS[0], angle_range: float = 180.0) -> Scan:
-    """Read a scan from an ``.npz`` file, HDF5, a TIFF stack, or a folder of TIFF pages.
+def load_scan(
+    path: str | os.PathLike[str],
+    *,
+    order: Order = ORDERS[0],
+    angle_range: float = 180.0,
+    angle_unit: AngleUnit | None = None,
+) -> Scan:
+    """Read a scan from npz, npy, MATLAB, HDF5, text, a TIFF stack, or a folder of TIFF pages.
 
     Parameters
     ----------
     path : path
-        An ``.npz`` or HDF5 file holds ``angles_deg`` and either ``integrals`` or ``projections`` with ``flat`` and
-        ``dark``; ``center_column`` is optional. HDF5 may also be as synchrotrons exchange it: ``exchange/data``,
-        ``exchange/data_white``, ``exchange/data_dark``, ``exchange/theta``. TIFF pages hold line integrals, their
-        angles spread evenly. HDF5 needs h5py, TIFF needs tifffile.
+        Arrays by name: line integrals (``integrals``, ``sinogram``, ...), or ``projections`` (or ``data``) with
+        ``flat`` and ``dark``; angles (``angles_deg``, ``angles_rad``, or ``angles`` and ``theta``, in degrees);
+        ``center_column`` is optional. Line integrals may have two axes, angles and detectors, of one slice.
+        Projections of real numbers without ``flat`` and ``dark`` are line integrals. HDF5 may also be as synchrotrons
+        exchange it: ``exchange/data``, ``data_white``, ``data_dark``, ``theta``. TIFF pages, .npy and text hold line
+        integrals. Their angles are spread evenly. HDF5 needs h5py, TIFF needs tifffile.
     order : str
-        How the axes of integrals or projections lie: ``"angles,slices,detectors"`` or ``"angles,detectors,slices"``.
+        How the axes of integrals or projections lie, such as ``"angles,slices,detectors"`` or ``"detectors,angles"``.
         Fields ``flat`` and ``dark`` lie as the projections do.
     angle_range : float, default 180
-        Degrees over which the angles of TIFF pages are spread, the end not included.
+        Degrees over which angles are spread that the file does not have, the end not included.
+    angle_unit : {"deg", "rad"}, optional
+        The unit of the angles; by default what their name or the file says, else degrees.
     """
     if order not in ORDERS:
         raise ValueError(f"order is {order!r}; allowed: {', '.join(ORDERS)}")
-    with _opened(path, angle_range) as file:
-        names = file.names
-        if "angles_deg" not in names:
-            raise ValueError(f"{os.fspath(path)}: has no array 'angles_deg'; it holds {', '.join(sorted(names))}")
-        center = _one_number("center_column", file["center_column"]) if "center_column" in names else None
-        if "integrals" in names:
-            integrals = _ordered(np.asarray(read_array("integrals", file["integrals"]), dtype=np.float64), order)
-        elif {"projections", "flat", "dark"} <= names:
-            counts = (_ordered(read_array(name, file[name]), order) for name in ("projections", "flat", "dark"))
-            integrals = line_integrals(*counts)
+    notes: list[str] = []
+    with _opened(path) as file:
+        at = file.first(CENTER)
+        center = None if at is None else _one_number(at, file[at])
+        integrals, notes = _integrals(file, order)
+        name = file.first(NAMES)
+        if name is None and not set(file.shapes) <= {ONLY, PAGES}:
+            held = listed(file.shapes)
+            raise ValueError(f"{os.fspath(path)}: has no angles, as 'angles_deg' or 'angles_rad'; it holds {held}")
+        if name is None:
+            count = len(integrals)
+            angles = np.arange(count) * (angle_range / max(1, count))
+            notes.append(f"the file has no angles: {count} are spread evenly over {angle_range:g} degrees")
         else:
-            raise ValueError(
-                f"{os.fspath(path)}: needs 'integrals', or 'projections' with 'flat' and 'dark'; "
-                f"it holds {', '.join(sorted(names))}"
-            )
-        angles = np.asarray(read_array("angles_deg", file["angles_deg"]), dtype=np.float64)
-    if integrals.ndim != 3 or integrals.shape[0] != angles.size:
+            read = np.asarray(read_array(name, file[name]), dtype=np.float64).ravel()
+            angles = in_degrees(name, read, file.units.get(name, ""), angle_unit)
+    shape = integrals.shape
+    if shape[0] != angles.size:
+        other = [axis for axis, size in zip(("slices", "detectors"), shape[1:]) if size == angles.size and size > 1]
+        hint = f"; as many as it has {other[0]}: is it transposed? see --order" if other else ""
         raise ValueError(
-            f"{os.fspath(path)}: projections have shape {integrals.shape}, which does not go with {angles.size} angles"
+            f"{os.fspath(path)}: has {angles.size} angles and {shape[0]} projections, of shape {shape} (angles, "
+            f"slices, detectors); allowed: as many{hint}"
         )
     if not integrals.size:
         raise ValueError(
-            f"{os.fspath(path)}: projections have shape {integrals.shape}; allowed: at least one angle, slice and "
-            "detector"
+            f"{os.fspath(path)}: projections have shape {shape}; allowed: at least one angle, slice and detector"
         )
-    return Scan(integrals, angles, center)
+    return Scan(integrals, angles, center, notes)
 
 
-def _ordered(values: np.ndarray, order: Order) -> np.ndarray:
-    """Bring the last two axes into the order (slices, detectors)."""
-    return values if order == ORDERS[0] or values.ndim < 2 else values.swapaxes(-1, -2)
+def _integrals(file: Named, order: Order) -> tuple[np.ndarray, list[str]]:
+    """Return line integrals (angles, slices, detectors) and what a person should know of them."""
+    counts = file.first(PROJECTIONS)
+    fields = [file.first(names) for names in (FLAT, DARK)]
+    if file.first(INTEGRALS) is None and counts is not None and None not in fields:
+        raw = [_ordered(read_array(str(one), file[str(one)]), order, one != counts) for one in (counts, *fields)]
+        return line_integrals(*raw), []
+    usual = (*INTEGRALS, *PROJECTIONS)
+    rest = {name: shape for name, shape in file.shapes.items() if name not in (*fields, file.first(NAMES))}
+    chosen = choose_array(file.path, rest, None, axes=(2, 3), usual=usual, what="scan: integrals, or projections with "
+                          "flat and dark")  # fmt: skip
+    values = read_array(chosen or "integrals", file[chosen])
+    if chosen.lower() in PROJECTIONS:
+        if values.dtype.kind in "iu":
+            raise ValueError(
+                f"{file.path}: {chosen} holds whole numbers up to {values.max()}, counts by their looks; needs 'flat' "
+                "and 'dark' beside them, or line integrals as 'integrals'"
+            )
+        note = [f"{chosen} has no flat and dark fields beside it, and is taken for line integrals"]
+        return _ordered(np.asarray(values, dtype=np.float64), order, False), note
+    return _ordered(np.asarray(values, dtype=np.float64), order, False), []
 
 
-class _Held:
-    """Arrays by name, as `open_arrays` hands them out."""
-
-    def __init__(self, arrays: dict[str, np.ndarray]) -> None:
-        self._arrays, self.names = arrays, set(arrays)
-
-    def __getitem__(self, name: str) -> np.ndarray:
-        return self._arrays[name]
+def _ordered(values: np.ndarray, order: Order, is_field: bool) -> np.ndarray:
+    """Bring projections into the order (angles, slices, detectors), fields into (frames, slices, detectors)."""
+    names = [name for name in order.split(",") if not (is_field and name == "angles")]
+    if is_field and values.ndim == len(names) + 1:
+        names.insert(0, "angles")  # frames, which come first
+    if values.ndim == len(names) - 1 and "slices" in names:
+        names.remove("slices")
+    if values.ndim != len(names):
+        raise ValueError(f"projections have shape {values.shape}; allowed: the axes {', '.join(names)}")
+    kept = [name for name in ("angles", "slices", "detectors") if name in names]
+    turned = values.transpose([names.index(name) for name in kept])
+    return turned if "slices" in kept else turned[..., None, :]
 
 
 @contextlib.contextmanager
-def _opened(path: str | os.PathLike[str], angle_range: float) -> Iterator[Any]:
+def _opened(path: str | os.PathLike[str]) -> Iterator[Named]:
     """Open a file of any kind as arrays by name."""
-    ending = os.path.splitext(os.fspath(path))[1].lower()
-    if os.path.isdir(path) or ending in (".tif", ".tiff"):
-        pages = _tiff(path)
-        yield _Held({"integrals": pages, "angles_deg": np.arange(len(pages)) * (angle_range / len(pages))})
-    elif ending in (".h5", ".hdf5", ".hdf", ".nxs"):
-        yield _Held(_hdf5(path))
+    if os.path.isdir(path) or ending_of(path) in (".tif", ".tiff"):
+        pages = read_pages(path)
+        yield Named(os.fspath(path), {PAGES: pages.shape}, lambda name: pages, {})
     else:
-        with open_arrays(path) as file:
+        with open_named(path) as file:
             yield file
-
-
-def _needs(module: str, extra: str, kind: str) -> Any:
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        raise ImportError(f"{kind} needs {module}: pip install 'stepwell[{extra}]'") from None
-
-
-def _tiff(path: str | os.PathLike[str]) -> np.ndarray:
-    """Read pages (angle, ., .): those of one file, or of the files of a folder in the order of their names."""
-    tifffile = _needs("tifffile", "tiff", "a TIFF stack")
-    if os.path.isdir(path):
-        files = sorted(name for name in os.listdir(path) if name.lower().endswith((".tif", ".tiff")))
-        if not files:
-            raise Unreadable(f"{os.fspath(path)}: the folder holds no TIFF file")
-        pages = [_tiff_file(tifffile, os.path.join(path, name)) for name in files]
-        if len({page.shape for page in pages}) != 1 or pages[0].ndim != 2:
-            raise Unreadable(f"{os.fspath(path)}: the pages are not images of one shape")
-        return np.stack(pages)
-    return _tiff_file(tifffile, path)
-
-
-def _tiff_file(tifffile: Any, path: str | os.PathLike[str]) -> np.ndarray:
-    """Read all pages of one file."""
-    with open_regular(path) as file, damage_told(path):
-        try:
-            with tifffile.TiffFile(file) as opened:
-                require_room(path, sum(math.prod(page.shape) * page.dtype.itemsize for page in opened.pages))
-                return np.asarray(opened.asarray())
-        except tifffile.TiffFileError as error:
-            raise Unreadable(f"{os.fspath(path)}: is no TIFF file ({error})") from error
-
-
-#: Names in the exchange format of synchrotrons -> ours.
-_OTHERS = ("integrals", "center_column")
-_EXCHANGE = {"data": "projections", "data_white": "flat", "data_dark": "dark", "theta": "angles_deg"}
-
-
-def _hdf5(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
-    _needs("h5py", "hdf5", "an HDF5 file")
-    with open_hdf5(path) as file:
-        with damage_told(path):
-            groups = own_groups(file)
-            held = own_datasets(groups.get("exchange", file))
-        names = _EXCHANGE if "exchange" in groups else {name: name for name in (*_EXCHANGE.values(), *_OTHERS)}
-        return {ours: read_dataset(path, held[theirs]) for theirs, ours in names.items() if theirs in held}
 
 
 def _one_number(name: str, value: np.ndarray) -> float:

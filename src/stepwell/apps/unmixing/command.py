@@ -20,9 +20,11 @@ from stepwell.apps.images.commands import (
     record_run,
     slab_bar,
 )
+from stepwell.apps.unmixing.target import Target
 from stepwell.cli.console import make_table
 from stepwell.cli.inputs import (
     FiniteRange,
+    can_draw,
     check_file,
     open_place,
     refuse_input_as_output,
@@ -32,6 +34,20 @@ from stepwell.cli.inputs import (
 from stepwell.cli.output import Voice
 from stepwell.common.array_files import read_numbers
 
+
+class ScaleType(FiniteRange):
+    """A number above zero, or auto."""
+
+    def __init__(self) -> None:
+        super().__init__(min=0, min_open=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read a number or the word."""
+        return value if value == "auto" else super().convert(value, param, ctx)
+
+
+#: Most abundances that the report lists; the table of means has all.
+MAX_LISTED = 12
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
@@ -39,7 +55,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.argument("image", required=False, type=_FILE)
 @click.argument("library", required=False, type=_FILE)
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True,
-              help="NAME: NAME.hdr and NAME.img (ENVI); or NAME.npy.")  # fmt: skip
+              help="NAME: NAME.hdr and NAME.img (ENVI); or NAME.tif, NAME.npy.")  # fmt: skip
 @click.option("--sum", "total", type=click.Choice(["most", "one", "free"]), default="most", show_default=True,
               help="Abundances sum to at most one (the rest is shade), to one, or to anything.")  # fmt: skip
 @click.option("--lower", default=0.0, show_default=True, help="Least abundance.")
@@ -53,7 +69,9 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--best", is_flag=True, help="Of the draws, keep the one that fits best.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of draws and scenes.")
 @click.option("--noise", type=_FILE, help="Standard deviation of each band (.npy or text), as weights.")
-@click.option("--scale", type=FiniteRange(min=0, min_open=True), help="What the image is divided by; else it is found.")
+@click.option("--scale", type=ScaleType(), metavar="NUMBER|auto", help="What the image is divided by, to have the "
+              "library's unit; auto: what fits best.  [default: what its file says, or 1]")  # fmt: skip
+@click.option("--bands-first", is_flag=True, help="The first axis of an .npy, .npz or .mat image is that of the bands.")
 @click.option("--wavelengths", type=_FILE, help="Of the image's bands (.npy or text), where its file has none.")
 @click.option("--exclude", type=(float, float), multiple=True, metavar="LOW HIGH",
               help="Wavelengths in nm to leave out; may be given again.")  # fmt: skip
@@ -69,13 +87,15 @@ def command(
     per: str,
     class_column: str | None,
     noise: Path | None,
-    scale: float | None,
+    scale: Any,
+    bands_first: bool,
     wavelengths: Path | None,
     exclude: tuple[tuple[float, float], ...],
     variable: str | None,
     synthetic: tuple[int, ...] | None,
     bands: int,
     restart: bool,
+    overwrite: bool,
     plots: bool,
     array: str,
     device: str,
@@ -86,10 +106,11 @@ def command(
 ) -> None:
     """Unmix a hyperspectral image: how much of each material is in every pixel.
 
-    IMAGE is an ENVI header (or the binary file beside it, in any interleave), .npy, .npz or MATLAB 7.3 (.mat), with
-    axes (lines, samples, bands). LIBRARY is a CSV file with a spectrum a row and wavelengths in the header line (or a
-    spectrum a column), an ENVI spectral library, or .npz. OUTPUT has a band for each material, then RMSE, the sum and
-    more, and the georeference of IMAGE. A run that was stopped goes on when the same command is given again.
+    IMAGE is an ENVI header (or the binary file beside it, in any interleave), GeoTIFF, .npy, .npz or MATLAB (.mat),
+    with axes (lines, samples, bands). LIBRARY is a CSV file with one spectrum per row and wavelengths in the header
+    line (or one spectrum per column), a table of numbers alone, an ENVI spectral library, .npz or .mat. Both must be in
+    one unit, such as reflectance: see --scale. OUTPUT has a band for each material, then RMSE, the sum and more, and
+    the georeference of IMAGE. A run that was stopped goes on when the same command is given again.
     """
     from stepwell.apps.unmixing import read_library, unmix_image
     from stepwell.apps.unmixing.pixels import Unmixing
@@ -98,22 +119,21 @@ def command(
         raise click.UsageError("give either IMAGE and LIBRARY or --synthetic SAMPLESxLINES")
     if image is not None and library is None:
         raise click.UsageError("give LIBRARY, the spectra of the materials")
-    stem = output.with_suffix("") if output.suffix.lower() in (".npy", ".hdr", ".img") else output
-    endings = ("npy",) if output.suffix.lower() == ".npy" else ("hdr", "img")
-    outputs = [Path(f"{stem}.{end}") for end in (*endings, "json", "png")]
-    for path in outputs:
+    target = Target(output)
+    for path in target.files:
         check_file(path, "-o")
-    check_packages({"IMAGE": image}, plots=plots)
+    check_packages({"IMAGE": image, "-o": target.cubes[0]})
+    plots = can_draw(plots, voice)
     place = open_place(array, "float64", device)
     like = None if place.library == "numpy" else place.like
     options["by_class"] = per == "class"
     truth = None
     if synthetic is not None:
-        image, library, truth = _make_scene(synthetic, stem, bands, options["seed"])
+        image, library, truth = _make_scene(synthetic, target.stem, bands, options["seed"])
     assert image is not None
     assert library is not None
     for given in (image, library, image.with_suffix(".img")):
-        refuse_input_as_output(given, outputs, "-o")
+        refuse_input_as_output(given, target.files, "-o")
     with image_trouble(library):
         spectra = read_library(library, class_column)
     with usage_errors():
@@ -123,17 +143,17 @@ def command(
         with image_trouble(wavelengths):
             waves = read_numbers(wavelengths)
     with slab_bar(voice, f"unmixing {image.name}") as tell, image_trouble(image):
-        run = unmix_image(image, spectra, output, wavelengths=waves, exclude=exclude, scale=scale, noise=noise,
-                          variable=variable, restart=restart, like=like, threads=threads, progress=tell,
+        run = unmix_image(image, spectra, output, wavelengths=waves, exclude=exclude, scale=scale,
+                          bands_first=bands_first, noise=noise, variable=variable, restart=restart,
+                          overwrite=overwrite, like=like, threads=threads, progress=tell,
                           step_bytes=memory * MEBIBYTE, **options)  # fmt: skip
-    for note in [] if voice.quiet else run.notes:
-        click.echo(f"note: {note}", err=True)
+    voice.notes(run.notes)
     written = list(run.files)
     if plots and run.converged:
         with writing_trouble():
-            drawn = _draw(run, image, variable, stem)
+            drawn = _draw(run, image, variable, bands_first, target.picture)
             written += [] if drawn is None else [drawn]
-    summary = read_account(Path(f"{stem}.json"))
+    summary = read_account(target.account)
     if truth is not None:
         summary["errors"] = _errors(run, truth)
     with writing_trouble():
@@ -151,7 +171,7 @@ def _finite(library: Any) -> Any:
 
 def _make_scene(sizes: tuple[int, ...], stem: Path, bands: int, seed: int) -> tuple[Path, Path, np.ndarray]:
     """Write a scene, its library and its truth beside the output; return the first two and the truth."""
-    from stepwell.apps.images import envi
+    from stepwell.apps.files import envi
     from stepwell.apps.unmixing import simulate
     from stepwell.apps.unmixing.library import write_library
     from stepwell.common.files import replacing, write_text
@@ -184,7 +204,7 @@ def _opened(run: Any) -> Any:
     """Return the cube as (lines, samples, bands), from the disk."""
     from stepwell.apps.images import open_image
 
-    return open_image(next(path for path in run.files if path.suffix in (".hdr", ".npy")))
+    return open_image(run.files[0])
 
 
 def _errors(run: Any, truth: np.ndarray) -> dict[str, float]:
@@ -194,10 +214,11 @@ def _errors(run: Any, truth: np.ndarray) -> dict[str, float]:
     return dict(zip(run.names, np.nanmean(np.abs(found - truth), axis=(0, 1)).tolist()))
 
 
-def _draw(run: Any, image: Path, variable: str | None, stem: Path) -> Path | None:
+def _draw(run: Any, image: Path, variable: str | None, bands_first: bool, path: Path) -> Path | None:
     from stepwell.apps.images import open_image
     from stepwell.apps.unmixing import unmix_pixels
     from stepwell.apps.unmixing.plots import MAX_PIXELS, plot_abundances
+    from stepwell.apps.unmixing.run import as_lines
 
     cube = _opened(run)
     lines, samples = cube.shape[:2]
@@ -211,9 +232,8 @@ def _draw(run: Any, image: Path, variable: str | None, stem: Path) -> Path | Non
     mixed = np.where(good, np.stack([maps[name] for name in run.names]).max(axis=0), np.inf)
     row, column = np.unravel_index(int(np.argmin(mixed + 10 * misfit)), mixed.shape)
     line, sample = int(row) * stride, int(column) * stride
-    source = open_image(image, name=variable)
-    block = source.read(line, line + 1, 0)
-    spectrum = (block[0] if block.ndim == 2 else block[0, sample])[run.used] / run.scale
+    source = as_lines(open_image(image, name=variable), bands_first)
+    spectrum = source.read(line, line + 1, 0)[0, sample][run.used] / run.scale
     parts = sorted(((name, float(maps[name][row, column])) for name in run.names), key=lambda part: -part[1])
     library = run.plan.library
     again = unmix_pixels(dataclasses.replace(run.plan, by_class=False, draws=0, best=False), spectrum[None])
@@ -224,7 +244,6 @@ def _draw(run: Any, image: Path, variable: str | None, stem: Path) -> Path | Non
         "place": (int(row), int(column)),
         "parts": parts,
     }
-    path = Path(f"{stem}.png")
     title = f"{image.name}: {run.converged:,} of {run.pixels:,} pixels"
     plot_abundances(maps, run.names, pixel, path, title=title)
     return path
@@ -235,7 +254,10 @@ def _report(run: Any, summary: dict[str, Any], written: list[Path]) -> tuple[Tab
     resumed = f", {run.resumed} lines from an earlier run" if run.resumed else ""
     table.add_row("pixels", f"{run.converged:,} converged of {run.solved:,} unmixed, of {run.pixels:,}{resumed}")
     table.add_row("bands", f"{int(run.used.sum())} of {run.used.size}, {len(run.plan.library.names)} spectra")
-    table.add_row("abundances", ", ".join(f"{name} {run.means[name]:.3f}" for name in run.names))
+    largest = sorted(run.names, key=lambda name: -run.means[name])[:MAX_LISTED]
+    shown = run.names if len(run.names) <= MAX_LISTED else largest
+    more = f", and {len(run.names) - len(shown)} more" if len(run.names) > len(shown) else ""
+    table.add_row("abundances", ", ".join(f"{name} {run.means[name]:.3f}" for name in shown) + more)
     table.add_row("RMSE, sum", f"{run.means['rmse']:.4g}, {run.means['sum']:.3f}")
     if "errors" in summary:
         found = ", ".join(f"{name} {value:.3g}" for name, value in summary["errors"].items())

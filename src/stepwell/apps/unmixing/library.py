@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import csv
 import dataclasses
-import io
 import os
 from pathlib import Path
 
 import numpy as np
 
-from stepwell.apps.images import envi
+from stepwell.apps.files import envi
+from stepwell.apps.files.named import choose_array, open_named
+from stepwell.apps.files.tables import TextTable, number_in, read_table, required_number
 from stepwell.arrays.checks import read_array, require_finite
-from stepwell.common.array_files import open_arrays
 from stepwell.common.checks import read_texts, require, require_shape
-from stepwell.common.files import Unreadable, read_text, replacing
+from stepwell.common.files import Unreadable, replacing
 
 #: Columns of a CSV file that hold classes and names, unless one is named.
 CLASS_COLUMNS = ("class", "level_1", "material", "category", "type")
 NAME_COLUMNS = ("name", "spectra", "spectrum", "sample", "id", "endmember")
-#: Bytes that a library as text may have.
-LARGEST = 2**28
+#: Names, in small letters, of arrays with spectra and with wavelengths.
+SPECTRA = ("spectra", "library", "endmembers", "m", "e", "a")
+WAVELENGTHS = ("wavelengths", "wavelength", "waves", "bands_nm", "lambda")
 #: Nanometres by which a wavelength that was printed may be beyond the ends of a library.
 ROUNDED = 0.01
 
@@ -87,10 +88,12 @@ def read_library(path: str | os.PathLike[str], class_column: str | None = None) 
     Parameters
     ----------
     path : path
-        CSV with a header line, in either direction: a spectrum a row and wavelengths as the names of columns, with
-        columns of text for names and classes; or a spectrum a column, wavelengths in the first. Or an ENVI spectral
-        library (``.hdr`` or ``.sli``), or npz with ``spectra`` (and ``wavelengths``, ``names``, ``classes``).
-        Wavelengths below 100 are taken for micrometres.
+        Text (CSV, or with semicolons, tabs or spaces) in either direction: one spectrum per row and wavelengths as the
+        names of columns, with columns of text for names and classes; or one spectrum per column, wavelengths in the
+        first. Without a header line, a first column or row that rises like wavelengths is taken for these; else there
+        are none, and the longer side is that of the bands. Or an ENVI spectral library (``.hdr`` or ``.sli``); or
+        npz or MATLAB with ``spectra`` (and ``wavelengths``, ``names``, ``classes``), or with one matrix, as ``.npy``
+        is. Wavelengths below 100 are taken for micrometres.
     class_column : str, optional
         Column of a CSV file with the classes; by default one called class, level_1, material, category or type; without
         one each spectrum is a class of its own.
@@ -98,24 +101,16 @@ def read_library(path: str | os.PathLike[str], class_column: str | None = None) 
     ending = Path(path).suffix.lower()
     if ending in (".hdr", ".sli"):
         return _from_envi(path)
-    if ending == ".npz":
-        with open_arrays(path) as held:
-            spectra = held["spectra"]
-            names = [str(one) for one in held["names"]] if "names" in held else _numbered(len(spectra))
-            classes = [str(one) for one in held["classes"]] if "classes" in held else names
-            waves = envi.in_nm(held["wavelengths"]) if "wavelengths" in held else None
-        return SpectralLibrary(spectra.astype(float), names, classes, waves)
-    text = read_text(path, LARGEST, encoding="utf-8-sig")
-    try:
-        reader = csv.reader(io.StringIO(text, newline=""))
-        rows = [[cell.strip() for cell in row] for row in reader if any(cell.strip() for cell in row)]
-    except csv.Error as error:
-        raise Unreadable(f"{os.fspath(path)}: is no CSV file: {error}") from error
-    if len(rows) < 2 or any(len(row) != len(rows[0]) for row in rows):
+    if ending in (".npz", ".npy", ".mat"):
+        return _from_arrays(path)
+    table = read_table(path)
+    if table.header is None:
+        return _from_numbers(path, table.numbers())
+    if not table.rows:
         raise Unreadable(f"{os.fspath(path)}: has no table; allowed: a header line and rows of as many cells")
-    if sum(_number(cell) is not None for cell in rows[0]) >= 2:
-        return _from_rows(path, rows, class_column)
-    return _from_columns(path, rows)
+    if sum(number_in(cell) is not None for cell in table.header) >= 2:
+        return _from_rows(path, [table.header, *table.rows], class_column)
+    return _from_columns(path, table)
 
 
 def write_library(path: str | os.PathLike[str], library: SpectralLibrary) -> None:
@@ -132,8 +127,8 @@ def write_library(path: str | os.PathLike[str], library: SpectralLibrary) -> Non
 def _from_rows(path: object, rows: list[list[str]], class_column: str | None) -> SpectralLibrary:
     """A spectrum a row; what is no wavelength in the header line is text."""
     head = rows[0]
-    bands = [place for place, cell in enumerate(head) if _number(cell) is not None]
-    text = {cell.lower(): place for place, cell in enumerate(head) if _number(cell) is None}
+    bands = [place for place, cell in enumerate(head) if number_in(cell) is not None]
+    text = {cell.lower(): place for place, cell in enumerate(head) if number_in(cell) is None}
     if class_column is not None and class_column.lower() not in text:
         raise Unreadable(f"{path}: has no column {class_column!r}; it has {', '.join(text) or 'none with text'}")
     kinds = [class_column.lower()] if class_column is not None else [one for one in CLASS_COLUMNS if one in text]
@@ -142,17 +137,68 @@ def _from_rows(path: object, rows: list[list[str]], class_column: str | None) ->
     names = [row[text[labels[0]]] for row in body] if labels else _numbered(len(body))
     classes = [row[text[kinds[0]]] for row in body] if kinds else names
     waves = np.array([float(head[place]) for place in bands])
-    spectra = np.array([[_required(path, row[place]) for place in bands] for row in body])
+    spectra = np.array([[required_number(path, row[place]) for place in bands] for row in body])
     return _sorted(spectra, names, classes, waves)
 
 
-def _from_columns(path: object, rows: list[list[str]]) -> SpectralLibrary:
+def _from_columns(path: object, table: TextTable) -> SpectralLibrary:
     """A spectrum a column, wavelengths in the first."""
-    values = np.array([[_required(path, cell) for cell in row] for row in rows[1:]])
+    values = table.numbers()
     if values.shape[1] < 2:
         raise Unreadable(f"{path}: has one column; allowed: wavelengths and at least one spectrum")
-    names = rows[0][1:]
+    assert table.header is not None
+    first = table.header[0].lower()
+    named = not first or any(word in first for word in ("wave", "lambda", "nm", "um", "µm", "μm", "band"))
+    if not named and not _like_wavelengths(values[:, 0]):  # a spectrum like the others
+        return SpectralLibrary(np.ascontiguousarray(values.T), table.header, table.header)
+    if len(np.unique(values[:, 0])) < len(values):
+        raise Unreadable(f"{path}: its first column, {table.header[0]!r}, has a number twice; allowed: wavelengths")
+    names = table.header[1:]
     return _sorted(values[:, 1:].T, names, names, values[:, 0])
+
+
+def _from_numbers(path: object, values: np.ndarray) -> SpectralLibrary:
+    """A matrix without any word: wavelengths are known by their looks."""
+    if min(values.shape) < 2 and max(values.shape) < 2:
+        raise Unreadable(f"{path}: has no table; allowed: at least two bands")
+    column, row = _like_wavelengths(values[:, 0]), _like_wavelengths(values[0])
+    if column and row:  # the longer side is that of the bands
+        column = values.shape[0] >= values.shape[1]
+    if column and values.shape[1] > 1:
+        spectra, waves = values[:, 1:].T, values[:, 0]
+    elif row and values.shape[0] > 1:
+        spectra, waves = values[1:], values[0]
+    else:
+        spectra = values.T if values.shape[0] > values.shape[1] else values
+        names = _numbered(len(spectra))
+        return SpectralLibrary(np.ascontiguousarray(spectra), names, names)
+    names = _numbered(len(spectra))
+    return _sorted(spectra, names, names, waves)
+
+
+def _like_wavelengths(values: np.ndarray) -> bool:
+    """Whether numbers rise (or fall) as wavelengths of the sun's light or of heat do, in nanometres or micrometres."""
+    steps = np.diff(values)
+    monotone = values.size > 2 and bool((steps > 0).all() or (steps < 0).all())
+    low, high = float(values.min()), float(values.max())
+    return monotone and (150 <= low < high <= 30000 or 0.15 <= low < high <= 30)
+
+
+def _from_arrays(path: str | os.PathLike[str]) -> SpectralLibrary:
+    """Arrays by name, or a matrix alone."""
+    with open_named(path) as held:
+        chosen = choose_array(path, held.shapes, None, axes=(2,), usual=SPECTRA, what="library")
+        spectra = held[chosen].astype(float)
+        words = {name: held.first((name,)) for name in ("names", "classes")}
+        texts = {name: None if key is None else [str(one) for one in held[key]] for name, key in words.items()}
+        at = held.first(WAVELENGTHS)
+        waves = None if at is None else envi.in_nm(held[at].astype(float).ravel())
+    if chosen.lower() != "spectra":  # a matrix that is called otherwise may lie either way
+        if waves is None:
+            return _from_numbers(path, spectra)
+        spectra = spectra if spectra.shape[1] == waves.size else spectra.T
+    names = texts["names"] or _numbered(len(spectra))
+    return SpectralLibrary(spectra, names, texts["classes"] or names, waves)
 
 
 def _from_envi(path: str | os.PathLike[str]) -> SpectralLibrary:
@@ -173,17 +219,3 @@ def _sorted(spectra: np.ndarray, names: list[str], classes: list[str], waves: np
 
 def _numbered(count: int) -> list[str]:
     return [f"spectrum {place + 1}" for place in range(count)]
-
-
-def _number(cell: str) -> float | None:
-    try:
-        return float(cell)
-    except ValueError:
-        return None
-
-
-def _required(path: object, cell: str) -> float:
-    number = _number(cell) if cell else float("nan")
-    if number is None:
-        raise Unreadable(f"{path}: holds {cell!r} among the spectra; allowed: numbers")
-    return number

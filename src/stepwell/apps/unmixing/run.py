@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import math
 import os
@@ -13,21 +14,18 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.apps.images import Image, Work, envi, fill, open_image
-from stepwell.apps.images.work import STEP_BYTES, identity, plain, write_npy
-from stepwell.apps.unmixing.library import SpectralLibrary, read_library
+from stepwell.apps.files import envi, raster
+from stepwell.apps.files.named import open_named
+from stepwell.apps.images import Image, Work, fill, open_image
+from stepwell.apps.images.work import STEP_BYTES, identity, make_folder, plain, refuse_other_settings
+from stepwell.apps.unmixing.library import WAVELENGTHS, SpectralLibrary, read_library
 from stepwell.apps.unmixing.pixels import NOT_SOLVED, Unmixing, unmix_pixels
+from stepwell.apps.unmixing.scale import Scale, settle_scale, told_by_header
+from stepwell.apps.unmixing.target import Target
 from stepwell.arrays import Array
-from stepwell.common.array_files import open_arrays, read_numbers
-from stepwell.common.checks import read_real
-from stepwell.common.files import Unreadable, replacing, write_text
+from stepwell.common.array_files import read_numbers
+from stepwell.common.files import Unreadable, write_text
 from stepwell.common.temporary import scratch_folder
-
-#: Reflectances of an image whose library has none above this, and whose own pixels go beyond ten times as much, are
-#: taken for whole numbers of ten-thousandths.
-PLAUSIBLE = 2.0
-#: Lines that are looked at for their scale.
-LOOKED_AT = 16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,11 +79,13 @@ def unmix_image(
     *,
     wavelengths: Sequence[float] | np.ndarray | None = None,
     exclude: Sequence[tuple[float, float]] = (),
-    scale: float | None = None,
+    scale: Scale = None,
+    bands_first: bool = False,
     noise: str | os.PathLike[str] | np.ndarray | None = None,
     class_column: str | None = None,
     variable: str | None = None,
     restart: bool = False,
+    overwrite: bool = False,
     like: Array | None = None,
     threads: int | None = None,
     progress: Callable[[int, int], object] | None = None,
@@ -97,26 +97,32 @@ def unmix_image(
     Parameters
     ----------
     image : path
-        ENVI (a header and a binary file in any interleave), .npy, .npz or MATLAB 7.3: (lines, samples, bands), or
-        (pixels, bands).
+        ENVI (a header and a binary file in any interleave), GeoTIFF and other rasters (needs the extra ``geo``), .npy,
+        .npz or MATLAB: (lines, samples, bands), or (pixels, bands).
     library : path or SpectralLibrary
         See :func:`read_library`. Brought to the bands of the image by straight lines.
     output : path
-        ``NAME``: ENVI, ``NAME.hdr`` and ``NAME.img``; ``NAME.npy``: (lines, samples, bands). ``NAME.json`` has the
-        account. Until all is done the lines lie in ``NAME.unfinished``; the same call goes on with them.
+        ``NAME``: ENVI, ``NAME.hdr`` and ``NAME.img``; ``NAME.tif``: GeoTIFF; ``NAME.npy``: (lines, samples, bands).
+        ``NAME_means.csv`` has the mean of each material, ``NAME.json`` the account. Until all is done the lines lie in
+        ``NAME.unfinished``; the same call goes on with them.
     wavelengths : array, optional
         Of the image's bands, where its file has none; without any the library must have the image's bands.
     exclude : pairs of float, optional
         Ranges of wavelengths, in nanometres, to leave out beside the header's bad bands (``bbl``).
-    scale : float, optional
-        What the image is divided by; by default the header's reflectance scale factor, or 10000 where the numbers ask
-        for it.
+    scale : float or "auto", optional
+        What the image is divided by, to have the unit of the library; by default the header's reflectance scale factor,
+        or nothing. Where the brightest pixels then do not fit the library, that is an error which names factors that
+        do; ``"auto"`` takes the best of these, and says so in `notes`.
+    bands_first : bool, default False
+        Whether the first axis of an .npy, .npz or MATLAB image is that of the bands.
     noise : path or array, optional
         Standard deviation of each band of the image (.npy, or text), as weights.
     class_column, variable
         Column of the library with the classes; which array of an .npz or .mat image.
     restart : bool, default False
-        Discard what an earlier run has left.
+        Discard what an unfinished run has left.
+    overwrite : bool, default False
+        Write over the answer of a finished run with other settings or another input.
     like : array, optional
         An array on the CUDA device where the systems are to be solved; by default the host.
     threads, progress, step_bytes
@@ -125,16 +131,15 @@ def unmix_image(
         Of :class:`Unmixing`: total, lower, upper, by_class, draws, subset, best, seed.
     """
     began = time.perf_counter()
-    target = _Target(output)
-    target.folder.mkdir(parents=True, exist_ok=True)
-    with scratch_folder(target.folder) as scratch:
-        source = _as_lines(open_image(image, name=variable, scratch=scratch))
+    target = Target(output)
+    with make_folder(target.folder), scratch_folder(target.folder) as scratch:
+        source = as_lines(open_image(image, name=variable, scratch=scratch), bands_first)
         header = source.about if isinstance(source.about, envi.Header) else None
         given = library if isinstance(library, SpectralLibrary) else read_library(library, class_column)
         notes: list[str] = []
-        found = _wavelengths(image, header, wavelengths)
+        found = _wavelengths(image, source.about, wavelengths)
         used, at_bands = _choose_bands(source, header, given, found, exclude, notes)
-        factor = _scale(source, header, at_bands, used, scale, notes)
+        factor = settle_scale(source, told_by_header(header), at_bands, used, scale, notes)
         deviations = _deviations(noise, source.shape[-1])
         plan = Unmixing(at_bands, noise=None if deviations is None else deviations[used], **options)
         bands = _band_names(plan)
@@ -144,11 +149,13 @@ def unmix_image(
                      if field.name not in ("library", "noise")},
             "noise": None if plan.noise is None else plan.noise.tolist(),
             "spectra": [list(map(float, one)) for one in at_bands.spectra],
+            "library": hashlib.sha256(np.ascontiguousarray(at_bands.spectra)).hexdigest(),
             "classes": at_bands.classes,
             "bands": np.flatnonzero(used).tolist(),
             "scale": factor,
             "image": identity(envi.find_pair(image)[1] if header is not None else image),
         }  # fmt: skip
+        refuse_other_settings(target.account, _recorded(settings), overwrite)
         lines, samples = source.shape[:2]
         shape = (lines, len(bands), samples)  # interleaved by line, as the file will be
         work = Work(target.unfinished, plain(settings), {"cube": (shape, "<f4")}, lines, restart=restart)
@@ -160,9 +167,11 @@ def unmix_image(
             answer = unmix_pixels(plan, pixels / factor, like=like, threads=threads, line=start, samples=samples)
             return {"cube": _as_cube(plan, answer, stop - start, samples)}
 
-        fill(source, work, make, progress=progress, step_bytes=step_bytes)
+        fill(source, work, make, progress=progress, step_bytes=step_bytes, small_steps=like is None)
         counts, means = _statistics(work.arrays["cube"], bands)
-        files = target.write(work.arrays["cube"], bands, header, Path(image).name)
+        files = target.write(work.arrays["cube"], bands, source)
+        if counts[1]:
+            files.append(target.write_means(plan.names, means, counts[1]))
         seconds = time.perf_counter() - began
         run = UnmixRun(files, plan.names, bands, lines * samples, *counts, means, factor, used, plan, notes,
                        work.resumed, seconds)  # fmt: skip
@@ -172,41 +181,14 @@ def unmix_image(
         return run
 
 
-class _Target:
-    """Where the answer goes."""
-
-    def __init__(self, output: str | os.PathLike[str]) -> None:
-        given = Path(output)
-        self.npy = given.suffix.lower() == ".npy"
-        plain = given.with_suffix("") if given.suffix.lower() in (".npy", ".hdr", ".img") else given
-        self.folder, self.stem = plain.parent, plain.name
-        self.unfinished = plain.with_name(f"{plain.name}.unfinished")
-        self.account = plain.with_name(f"{plain.name}.json")
-
-    def write(self, cube: np.ndarray, bands: list[str], header: envi.Header | None, source: str) -> list[Path]:
-        """Write the cube (lines, bands, samples), a line at a time."""
-        lines, _, samples = cube.shape
-        self.folder.mkdir(parents=True, exist_ok=True)
-        if self.npy:
-            path = self.folder / f"{self.stem}.npy"
-            write_npy(path, cube.transpose(0, 2, 1))
-            return [path]
-        copied = (
-            {} if header is None else {name: header.fields[name] for name in envi.GEOREFERENCE if name in header.fields}
-        )
-        text = envi.header_text(
-            (lines, samples, len(bands)), bands, f"abundances of {source}, by stepwell unmix", copied
-        )
-        paths = [self.folder / f"{self.stem}.hdr", self.folder / f"{self.stem}.img"]
-        with replacing(paths[1]) as file:
-            for line in cube:
-                file.write(np.ascontiguousarray(line).tobytes())
-        write_text(paths[0], text)
-        return paths
-
-
-def _as_lines(source: Image) -> Image:
+def as_lines(source: Image, bands_first: bool) -> Image:
     """Return the image with axes (line, sample, band), read in lines."""
+    if bands_first and len(source.shape) in (2, 3):
+        given = source.get
+        turned = (*source.shape[1:], source.shape[0])
+        source = dataclasses.replace(
+            source, shape=turned, get=lambda where: np.moveaxis(given((where[-1], *where[:-1])), 0, -1)
+        )
     if len(source.shape) == 2:  # pixels by bands: a line each
         get = source.get
         shape = (source.shape[0], 1, source.shape[1])
@@ -218,17 +200,30 @@ def _as_lines(source: Image) -> Image:
     return dataclasses.replace(source, axis=0)
 
 
-def _wavelengths(image: Any, header: envi.Header | None, given: Any) -> np.ndarray | None:
+def _wavelengths(image: Any, about: Any, given: Any) -> np.ndarray | None:
     """Return the centres of the image's bands in nanometres, from wherever they are told."""
     if given is not None:
         return envi.in_nm(np.asarray(given, dtype=float))
-    if header is not None:
-        return envi.wavelengths_in_nm(header)
-    if Path(image).suffix.lower() == ".npz":
-        with open_arrays(image) as held:
-            if "wavelengths" in held:
-                return envi.in_nm(held["wavelengths"].astype(float))
+    if isinstance(about, envi.Header):
+        return envi.wavelengths_in_nm(about)
+    if isinstance(about, raster.RasterInfo):
+        return about.wavelengths
+    if Path(image).suffix.lower() in (".npz", ".mat"):
+        with open_named(image) as held:
+            name = held.first(WAVELENGTHS)
+            if name is not None:
+                return envi.in_nm(held[name].astype(float).ravel())
     return None
+
+
+def _turned(source: Image, bands: int) -> str:
+    """Return what to say where another axis than the last one has as many entries as there should be bands."""
+    sizes = [size for size in source.shape[:-1] if size > 1]
+    if bands not in sizes:
+        return ""
+    which = "first" if sizes[0] == bands else "second"
+    advice = "give --bands-first, or " if which == "first" else ""
+    return f"; it looks transposed, as its {which} axis has {bands}: {advice}save it as (lines, samples, bands)"
 
 
 def _choose_bands(
@@ -248,14 +243,17 @@ def _choose_bands(
         if library.spectra.shape[1] != count:
             raise Unreadable(
                 f"{source.path}: has {count} bands without wavelengths, the library {library.spectra.shape[1]}; "
-                "allowed: as many, or wavelengths (in the header, or given)"
+                f"allowed: as many, or wavelengths (in the header, or given){_turned(source, library.spectra.shape[1])}"
             )
         if exclude:
             raise ValueError("exclude is given, but the image has no wavelengths; allowed: none then")
         at_bands = library
     else:
         if waves.size != count:
-            raise Unreadable(f"{source.path}: has {count} bands and {waves.size} wavelengths; allowed: one a band")
+            hint = _turned(source, waves.size)
+            raise Unreadable(
+                f"{source.path}: has {count} bands and {waves.size} wavelengths; allowed: one per band{hint}"
+            )
         at_bands = library.at(waves)
         for low, high in exclude:
             used &= ~((waves >= low) & (waves <= high))
@@ -269,36 +267,6 @@ def _choose_bands(
     return used, dataclasses.replace(
         at_bands, spectra=np.ascontiguousarray(at_bands.spectra[:, used]), wavelengths=kept
     )
-
-
-def _scale(
-    source: Image,
-    header: envi.Header | None,
-    library: SpectralLibrary,
-    used: np.ndarray,
-    given: float | None,
-    notes: list[str],
-) -> float:
-    """Return what the image is to be divided by, to have the units of the library."""
-    if given is not None:
-        return read_real("scale", given, above=0)
-    told = None if header is None else header.numbers("reflectance scale factor")
-    if told is not None and told[0] > 0:
-        if told[0] != 1:
-            notes.append(f"the image is divided by its reflectance scale factor, {told[0]:g}")
-        return float(told[0])
-    looked = np.unique(np.linspace(0, source.shape[0] - 1, LOOKED_AT).round().astype(int))
-    brightest = np.concatenate(
-        [source.read(line, line + 1)[..., used].max(axis=-1).ravel() for line in looked.tolist()]
-    )
-    brightest = brightest[np.isfinite(brightest)]
-    usual = float(np.median(brightest)) if brightest.size else 0.0
-    if np.nanmax(library.spectra) <= PLAUSIBLE and usual > 10 * PLAUSIBLE:
-        notes.append(
-            f"the image is divided by 10000: its pixels are around {usual:.0f}, the library's below {PLAUSIBLE:g}"
-        )
-        return 10000.0
-    return 1.0
 
 
 def _deviations(noise: Any, bands: int) -> np.ndarray | None:
@@ -345,12 +313,17 @@ def _statistics(cube: np.ndarray, bands: list[str]) -> tuple[tuple[int, int], di
     return (solved, converged), dict(zip(bands, (sums / converged if converged else sums * math.nan).tolist()))
 
 
+def _recorded(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings that stand in the account, where a digest stands for the spectra."""
+    return {name: value for name, value in settings.items() if name != "spectra"}
+
+
 def _record(run: UnmixRun, settings: dict[str, Any]) -> dict[str, Any]:
     from stepwell import __version__
 
     return {
         "stepwell": __version__,
-        "settings": {name: value for name, value in settings.items() if name != "spectra"},
+        "settings": _recorded(settings),
         "bands": run.bands,
         "pixels": run.pixels,
         "solved": run.solved,

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from scipy.spatial import Delaunay, QhullError
 
+from stepwell.apps.voronoi.holes import enclosed
 from stepwell.apps.voronoi.polygons import Cells, clip_to_rectangle
 from stepwell.arrays.checks import read_array, require_each, require_finite
 from stepwell.common.checks import read_real, require, require_shape
@@ -77,7 +78,8 @@ def delaunay_mesh(
     extent : (width, height) or None, default (1, 1)
         Keep the triangles whose circumcentre lies in this rectangle. None keeps all of the convex hull.
     density : array, (rows, columns), optional
-        Keep only the triangles whose circumcentre lies in a pixel of positive density. The image covers the extent.
+        Keep only the triangles whose circumcentre lies in a pixel of positive density, and those that would leave a
+        hole at a white pixel: surrounded by kept ones, and not mostly over zero density. The image covers the extent.
 
     Returns
     -------
@@ -104,7 +106,8 @@ def delaunay_mesh(
             rows, columns = density.shape
             across = np.clip(centres[:, 0] * (columns / width), 0, columns - 1).astype(np.intp)
             down = np.clip(centres[:, 1] * (rows / height), 0, rows - 1).astype(np.intp)
-            inside &= density[down, across] > 0
+            kept = inside & (density[down, across] > 0)
+            inside = kept | enclosed(sites, triangles, kept, ~inside, density, (width, height))
         triangles = triangles[inside]
     return Mesh(sites, triangles)
 

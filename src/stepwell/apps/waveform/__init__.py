@@ -1,7 +1,7 @@
 """Lidar waveforms: the surfaces that a laser pulse met, from the waveform that came back.
 
-`deconvolution` has the model and the solving, `gedi` reads granules of GEDI, `plots` draws, `command` is
-`stepwell deconvolve`.
+`deconvolution` has the model and the solving, `significance` tells returns from noise, `gedi` reads granules of GEDI,
+`table` says where returns lie, `plots` draws, `command` is `stepwell deconvolve`.
 """
 
 from stepwell.apps.waveform.deconvolution import (
@@ -16,6 +16,9 @@ from stepwell.apps.waveform.deconvolution import (
     save_shots,
     synthetic_shots,
 )
+from stepwell.apps.waveform.gedi import load_gedi
+from stepwell.apps.waveform.significance import significant_returns
+from stepwell.apps.waveform.table import relative_heights, return_table
 
 __all__ = [
     "Deconvolution",
@@ -24,8 +27,12 @@ __all__ = [
     "deconvolve",
     "find_returns",
     "gedi_shots",
+    "load_gedi",
     "load_shots",
     "noise_threshold",
+    "relative_heights",
+    "return_table",
     "save_shots",
+    "significant_returns",
     "synthetic_shots",
 ]

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-import dataclasses
+import contextlib
 import math
 import pathlib
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import click
 import numpy as np
 
 from stepwell.apps import waveform
-from stepwell.apps.hdf5 import require_h5py
+from stepwell.apps.files.hdf5 import require_h5py
+from stepwell.apps.files.named import HDF5
+from stepwell.apps.files.points import write_points
+from stepwell.apps.files.tables import write_table
+from stepwell.apps.images.commands import check_packages
 from stepwell.apps.waveform import gedi
-from stepwell.arrays import host_copy
+from stepwell.apps.waveform.gathering import Gathered
 from stepwell.cli.console import make_table
 from stepwell.cli.inputs import (
     check_file,
@@ -31,21 +36,25 @@ from stepwell.cli.output import Voice, first_interrupt, output_options
 from stepwell.common.array_files import write_arrays
 from stepwell.common.checks import read_real, require
 from stepwell.common.files import replacing
-from stepwell.lsq import NNLSResult, NNLSStatus
+from stepwell.lsq import NNLSStatus
 
 #: Shots that are solved at a time: after each part Ctrl-C is heeded. Systems are independent, so the bits are the same.
 _PART = 2000
-#: File name endings of HDF5.
-_HDF5 = (".h5", ".hdf5", ".he5")
+#: What the report has in numbers.
+_TOLD: tuple[tuple[Any, str], ...] = ((np.median, "thresholds"), (np.mean, "insertions"), (np.mean, "removals"))
 
 
 @click.command("deconvolve")
 @click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False, path_type=pathlib.Path))
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=pathlib.Path), help="npz file to write.")
+@click.option("--table", "tables", multiple=True, type=click.Path(dir_okay=False, path_type=pathlib.Path),
+              metavar="OUT.csv|OUT.gpkg", help="Table of all returns to write, with their places on the earth; CSV, or "
+              "GeoPackage, which needs pyogrio; may be given again.")  # fmt: skip
 @click.option("--plot", type=click.Path(dir_okay=False, path_type=pathlib.Path), help="Picture of some shots to write.")
 @click.option("--shots", "which", help="Shots to plot, such as 0,7; by default the first four.")
 @click.option("--least", default="noise", show_default=True, metavar="noise|NUMBER",
-              help="Smallest amplitude of a return: by each shot's noise, or a number (0: all).")  # fmt: skip
+              help="Smallest amplitude of a return: by each shot's noise, or a number (0: all). Where the file has the "
+              "noise, returns that it explains are left out and the rest fitted again.")  # fmt: skip
 @click.option(
     "--samples",
     type=click.IntRange(min=1),
@@ -53,8 +62,8 @@ _HDF5 = (".h5", ".hdf5", ".he5")
     show_default=True,
     help="Window round the peak of GEDI waveforms.",
 )
-@click.option("--beam", help="Beam of a GEDI granule, such as BEAM0101.  [default: the first]")
-@click.option("--select", metavar="FIRST:LAST", help="Shots of a GEDI granule, LAST not included.  [default: all]")
+@click.option("--beam", help="Beam of a GEDI granule, such as BEAM0101.  [default: all]")
+@click.option("--select", metavar="FIRST:LAST", help="Shots of each beam, LAST not included.  [default: all]")
 @click.option("--lam", "--damping", "lam", default=0.0, show_default=True, help="Weight λ of λ²‖x‖².")
 @click.option("--synthetic", type=click.IntRange(min=1), help="Make so many synthetic shots instead of reading FILE.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the synthetic shots.")
@@ -64,35 +73,44 @@ def command(file: pathlib.Path | None, synthetic: int | None, voice: Voice, **gi
     """Recover arrival times and amplitudes from lidar waveforms.
 
     FILE is a GEDI L1B granule as NASA distributes it (HDF5, needs h5py), or an npz file with arrays 'waveforms' and
-    'pulses', or with GEDI L1B's 'tx', 'rx', 'rx_count', 'noise_mean'. The output holds 'amplitudes', 'fit', 'status',
-    'residual', 'least', and one row a return: 'return_shot', 'return_time', 'return_amplitude'. Times count samples of
-    the waveform; of GEDI's, cut from longer records, 'window_start' says where each begins. Ctrl-C ends the work early:
-    files are made from the shots so far, and the exit status is 130.
+    'pulses', or with GEDI L1B's 'tx', 'rx', 'rx_count', 'noise_mean' and 'noise_std'. --table has one row per return:
+    beam, shot_number, time, latitude, longitude, elevation, amplitude, width, and heights rh25 to rh98 above the lowest
+    return. The npz holds 'amplitudes', 'fit', 'status', 'residual', 'least', and per return 'return_shot',
+    'return_time', 'return_amplitude'. Times count samples of the waveform; of GEDI's, cut from longer records,
+    'window_start' says where each begins. Ctrl-C ends the work early: files are made from the shots so far, and the
+    exit status is 130.
     """
-    output, plot = given["output"], given["plot"]
+    output, plot, tables = given["output"], given["plot"], given["tables"]
     if (file is None) == (synthetic is None):
         raise click.UsageError("give either FILE or --synthetic COUNT")
-    if output is None and plot is None and voice.json_file is None:
-        raise click.UsageError("give -o OUT.npz, --plot OUT.png or --json, or several of them")
+    if output is None and plot is None and not tables and voice.json_file is None:
+        raise click.UsageError("give -o OUT.npz, --table OUT.csv, --plot OUT.png or --json, or several of them")
     check_file(output, "-o", ("npz",))
     check_plot(plot)
-    for path, flag in ((output, "-o"), (plot, "--plot"), (voice.json_file, "--json")):
+    for table in tables:
+        check_file(table, "--table", ("csv", "gpkg"))
+    check_packages({"--table": next((table for table in tables if table.suffix.lower() == ".gpkg"), None)})
+    outputs = [(output, "-o"), (plot, "--plot"), (voice.json_file, "--json"), *((one, "--table") for one in tables)]
+    for path, flag in outputs:
         refuse_input_as_output(file, [path], flag)
     with usage_errors():
         least = None if given["least"] == "noise" else _number("--least", given["least"])
     place = open_place(given["array"], "float64", given["device"])
-    shots = _read(file, synthetic, given)
-    chosen = _shots_to_plot(given["which"], len(shots))
+    count, parts = _read(file, synthetic, given)
+    chosen = _shots_to_plot(given["which"], count)
     start = time.perf_counter()
     put = None if place.library == "numpy" else place.put
-    done, interrupted = _solve(shots, voice, lam=given["lam"], threads=given["threads"], put=put)
-    seconds = time.perf_counter() - start
-    _finish(done, least, seconds, chosen, voice, given)
+    how = {"lam": given["lam"], "threads": given["threads"], "put": put}
+    gathered = Gathered(least, chosen if plot is not None else [], whole=output is not None)
+    trouble = contextlib.nullcontext() if file is None else file_trouble(file)
+    with trouble:
+        interrupted = _solve(gathered, parts, count, voice, how)
+    _finish(gathered, time.perf_counter() - start, voice, given)
     if interrupted:
         voice.interrupted()
-    if not np.any(done.result.status == NNLSStatus.CONVERGED):
-        first = NNLSStatus(int(done.result.status[0])).message
-        raise click.ClickException(f"none of {len(done.shots)} shots converged; shot 0: {first}")
+    if not np.any(gathered.of_all("status") == NNLSStatus.CONVERGED):
+        first = NNLSStatus(int(gathered.of_all("status")[0])).message
+        raise click.ClickException(f"none of {len(gathered.of_all('status'))} shots converged; shot 0: {first}")
 
 
 def _number(flag: str, text: str) -> float:
@@ -104,125 +122,113 @@ def _number(flag: str, text: str) -> float:
     return read_real(flag, number, infinite=True)
 
 
-def _read(file: pathlib.Path | None, synthetic: int | None, given: dict[str, Any]) -> waveform.Shots:
-    """Read or make the shots."""
-    hdf5 = file is not None and file.suffix.lower() in _HDF5
+def _read(file: pathlib.Path | None, synthetic: int | None, given: dict[str, Any]) -> tuple[int, Iterator[gedi.Part]]:
+    """Return how many shots there are, and the shots part by part."""
+    hdf5 = file is not None and file.suffix.lower() in HDF5
     if not hdf5 and (given["beam"] or given["select"]):
         raise click.UsageError("--beam and --select are for GEDI granules (HDF5)")
-    if file is None:
-        with usage_errors():
-            return waveform.synthetic_shots(synthetic or 1, seed=given["seed"])
-    if not hdf5:
-        with file_trouble(file):
-            return waveform.load_shots(file, given["samples"])
+    if file is None or not hdf5:
+        if file is None:
+            with usage_errors():
+                shots = waveform.synthetic_shots(synthetic or 1, seed=given["seed"])
+        else:
+            with file_trouble(file):
+                shots = waveform.load_shots(file, given["samples"])
+        cut = (shots.part(slice(first, first + _PART)) for first in range(0, len(shots), _PART))
+        return len(shots), (gedi.Part("", part, len(part), {}, 0) for part in cut)
     try:
         require_h5py()
     except ImportError as error:
         raise click.BadParameter(str(error), param_hint="FILE") from None
     first, last = read_range("--select", given["select"])
     with file_trouble(file):
-        count = None if last is None else last - first
-        return gedi.load_gedi(file, given["beam"], first=first, count=count, samples=given["samples"])
+        counts = gedi.shot_counts(file, given["beam"])
+    total = sum(max(0, min(count, count if last is None else last) - first) for count in counts.values())
+    options: dict[str, Any] = {"first": first, "last": last, "samples": given["samples"], "size": _PART}
+    return total, gedi.read_parts(file, given["beam"], **options)
 
 
-def _solve(shots: waveform.Shots, voice: Voice, **how: Any) -> tuple[waveform.Deconvolution, bool]:
-    """Solve part by part, until the end or Ctrl-C."""
+def _solve(gathered: Gathered, parts: Iterator[gedi.Part], count: int, voice: Voice, how: dict[str, Any]) -> bool:
+    """Solve part by part, until the end or Ctrl-C; return whether it was pressed."""
     from rich.progress import BarColumn, MofNCompleteColumn, TimeRemainingColumn
 
     from stepwell.cli.progress_bar import ProgressBar
 
-    parts: list[waveform.Deconvolution] = []
     columns = ("deconvolving", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     bar = ProgressBar(*columns, console=voice.console(), transient=True, disable=not voice.moving)
+    seen = 0
     with bar, first_interrupt() as pressed:
-        task = bar.add_task("shots", total=len(shots))
-        for first in range(0, len(shots), _PART):
-            part = _part(shots, slice(first, first + _PART))
+        task = bar.add_task("shots", total=count)
+        for part in parts:
 
-            def move(count: int, total: int, first: int = first) -> None:
+            def move(count: int, total: int, first: int = seen) -> None:
                 bar.update(task, completed=first + count)
 
-            try:
-                parts.append(waveform.deconvolve(part, **how, progress=move))
-            except ValueError as error:
-                raise click.ClickException(str(error)) from error
+            gathered.count(part)
+            if part.shots is not None:
+                try:
+                    gathered.add(waveform.deconvolve(part.shots, **how, progress=move))
+                except ValueError as error:
+                    raise click.ClickException(str(error)) from error
+            seen += part.total
+            bar.update(task, completed=seen)
             if pressed():
                 break
-        interrupted = pressed()
-    return _joined(shots, parts), interrupted
+        return pressed()
 
 
-def _part(shots: waveform.Shots, rows: slice) -> waveform.Shots:
-    rest = {name: value[rows] for name in ("truth", "start") if (value := getattr(shots, name)) is not None}
-    held = (shots.waveforms[rows], shots.pulses[rows], shots.origin, shots.background[rows])
-    return waveform.Shots(*held, **rest)
-
-
-def _joined(shots: waveform.Shots, parts: list[waveform.Deconvolution]) -> waveform.Deconvolution:
-    """Put the parts together, as if they had been solved at once, in arrays of NumPy."""
-    results = [part.result for part in parts]
-    held: dict[str, Any] = {}
-    for field in dataclasses.fields(NNLSResult):
-        values = [getattr(result, field.name) for result in results]
-        if isinstance(values[0], dict):
-            held[field.name] = {key: np.concatenate([host_copy(one[key]) for one in values]) for key in values[0]}
-        elif hasattr(values[0], "shape"):
-            held[field.name] = np.concatenate([host_copy(one) for one in values])
-        else:
-            held[field.name] = values[0]
-    amplitudes, fit = (np.concatenate([getattr(part, name) for part in parts]) for name in ("amplitudes", "fit"))
-    return waveform.Deconvolution(_part(shots, slice(len(fit))), NNLSResult(**held), amplitudes, fit)
-
-
-def _finish(
-    done: waveform.Deconvolution,
-    least: float | None,
-    seconds: float,
-    chosen: list[int],
-    voice: Voice,
-    given: dict[str, Any],
-) -> None:
+def _finish(gathered: Gathered, seconds: float, voice: Voice, given: dict[str, Any]) -> None:
     """Report, and write what was asked for."""
-    result, count = done.result, len(done.shots)
-    thresholds = waveform.noise_threshold(done) if least is None else np.full(count, least)
-    found = [done.returns(shot, thresholds[shot]) for shot in range(count)]
+    count = len(gathered.of_all("status"))
+    if not count:
+        why = "; ".join(f"{number} {reason}" for reason, number in gathered.skipped.items())
+        raise click.ClickException(f"{given['beam'] or 'all beams'}: no shot could be used: {why or 'there is none'}")
     table = make_table("status", "shots", "meaning")
     table.title, table.title_justify = f"{count} shots in {seconds:.3g} s", "left"
-    endings = {status.name.lower(): int(np.sum(result.status == int(status))) for status in NNLSStatus}
+    ended = gathered.of_all("status")
+    endings = {status.name.lower(): int(np.sum(ended == int(status))) for status in NNLSStatus}
     for status in NNLSStatus:
         if number := endings[status.name.lower()]:
             table.add_row(status.name.lower(), str(number), status.message)
-    returns = float(np.mean([len(times) for times, _ in found]))
-    violation = float(np.fmax.reduce(result.violation, initial=0.0))
-    about = "by each shot's noise" if least is None else "as given"
+    rows = gathered.table
+    returns = len(rows["shot"]) / count
+    violation = float(np.fmax.reduce(gathered.of_all("violation"), initial=0.0))
+    about = "as given" if gathered.least is not None else f"by each shot's noise{gathered.how_told}"
+    amplitude, taken, given_up = (float(f(gathered.of_all(name))) for f, name in _TOLD)
     voice.say(
         table,
-        f"returns a shot: {returns:.1f}, of amplitude {np.median(thresholds):.3g} or more ({about}); "
-        f"insertions {np.mean(result.insertions):.1f}, removals {np.mean(result.removals):.1f}; "
-        f"largest violation {violation:.1e}",
+        f"returns a shot: {returns:.1f}, of amplitude {amplitude:.3g} or more ({about}); insertions {taken:.1f}, "
+        f"removals {given_up:.1f}; largest violation {violation:.1e}",
     )
-    rows = {
-        "return_shot": np.repeat(np.arange(count), [len(times) for times, _ in found]),
-        "return_time": np.concatenate([times for times, _ in found]),
-        "return_amplitude": np.concatenate([sizes for _, sizes in found]),
-    }
-    start = done.shots.start
-    held = {"amplitudes": done.amplitudes, "fit": done.fit, "status": result.status, "residual": result.residual}
-    held |= {"least": thresholds, **rows}
-    held |= {"window_start": np.zeros(count, dtype=np.int64) if start is None else start}
+    if gathered.beams:
+        voice.say("\n".join(gathered.beams_in_words()))
+    start = gathered.of_all("starts")
+    flat = {"return_shot": rows["shot"], "return_time": rows["sample"] - start[rows["shot"]]}
+    flat |= {"return_amplitude": rows["amplitude"]}
     with writing_trouble():
         if given["output"] is not None:
+            held = {**gathered.whole_arrays(), "least": gathered.of_all("thresholds"), **flat, "window_start": start}
             with replacing(given["output"]) as opened:
                 write_arrays(opened, held, compressed=True)
             voice.say(f"wrote {given['output']}")
+        for path in given["tables"]:
+            if path.suffix.lower() == ".csv":
+                write_table(path, rows)
+            elif "latitude" in rows:
+                write_points(path, rows)
+            else:
+                raise click.ClickException(f"{path}: the file has no geolocation; allowed: a CSV table")
+            voice.say(f"wrote {path}")
         if given["plot"] is not None:
             from stepwell.apps.waveform.plots import plot_shots
 
-            plot_shots(done, given["plot"], [shot for shot in chosen if shot < count], thresholds)
+            shown, labels, levels = gathered.to_plot()
+            plot_shots(shown, given["plot"], None if shown is None else range(len(labels)), levels, labels=labels)
             voice.say(f"wrote {given['plot']}")
         names = ("least", "samples", "beam", "select", "lam", "array", "device", "threads", "seed")
-        summary = {"shots": count, "statuses": endings, "returns_per_shot": returns, "largest_violation": violation}
-        voice.record({name: given[name] for name in names}, summary | rows, seconds={"total": seconds})
+        summary: dict[str, Any] = {"shots": count, "statuses": endings, "returns_per_shot": returns}
+        summary |= {"largest_violation": violation, "beams": gathered.beams_in_json()}
+        voice.record({name: given[name] for name in names}, summary | flat, seconds={"total": seconds})
 
 
 def _shots_to_plot(text: str | None, count: int) -> list[int]:

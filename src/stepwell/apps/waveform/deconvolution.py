@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.api.nnls import nnls
+from stepwell.api.lsq import nnls
 from stepwell.arrays import Array, host_copy, is_container
 from stepwell.arrays.checks import read_array
 from stepwell.arrays.over_systems import over_systems
@@ -51,6 +51,10 @@ class Shots:
         The amplitudes that synthetic shots were made from.
     start : array, shape (shots,), optional
         Where the first sample of each waveform lies in the record that it was cut from.
+    noise : array, shape (shots,), optional
+        Standard deviation of the noise of each waveform, where the file says so.
+    about : dict of arrays, optional
+        What else is known of each shot, such as ``beam``, ``shot_number`` and where its record begins and ends.
     """
 
     waveforms: np.ndarray
@@ -59,6 +63,17 @@ class Shots:
     background: np.ndarray
     truth: np.ndarray | None = None
     start: np.ndarray | None = None
+    noise: np.ndarray | None = None
+    about: dict[str, np.ndarray] | None = None
+
+    def part(self, rows: slice | np.ndarray) -> Shots:
+        """Return some of the shots."""
+        held = {
+            name: None if (value := getattr(self, name)) is None else value[rows]
+            for name in ("waveforms", "pulses", "background", "truth", "start", "noise")
+        }
+        about = None if self.about is None else {name: value[rows] for name, value in self.about.items()}
+        return dataclasses.replace(self, **held, about=about)
 
     def __len__(self) -> int:
         return len(self.waveforms)
@@ -129,7 +144,12 @@ def synthetic_shots(
 
 
 def gedi_shots(
-    tx: np.ndarray, rx: np.ndarray, rx_count: np.ndarray, noise_mean: np.ndarray, samples: int = 512
+    tx: np.ndarray,
+    rx: np.ndarray,
+    rx_count: np.ndarray,
+    noise_mean: np.ndarray,
+    samples: int = 512,
+    noise_std: np.ndarray | None = None,
 ) -> Shots:
     """Make shots from arrays of NASA's GEDI L1B product.
 
@@ -143,6 +163,8 @@ def gedi_shots(
         Valid samples; mean background.
     samples : int
         Length of the window round the peak of each waveform.
+    noise_std : array, shape (shots,), optional
+        Standard deviation of the background, by which returns are told from noise.
     """
     tx, rx, rx_count = read_array("tx", tx).astype(float), read_array("rx", rx), read_array("rx_count", rx_count)
     noise_mean = read_array("noise_mean", noise_mean).astype(float)
@@ -168,7 +190,10 @@ def gedi_shots(
         received = rx[shot, : rx_count[shot]].astype(float)
         start = min(max(int(np.argmax(received)) - samples // 2, 0), len(received) - samples)
         waveforms[shot], starts[shot] = received[start : start + samples], start
-    return Shots(waveforms, aligned, origin, noise_mean, start=starts)
+    noise = None if noise_std is None else read_array("noise_std", noise_std).astype(float)
+    if noise is not None:
+        require_shape(noise.shape == (len(tx),), "noise_std", noise, f"({len(tx)},), one per pulse of tx")
+    return Shots(waveforms, aligned, origin, noise_mean, start=starts, noise=noise)
 
 
 def load_shots(path: str | os.PathLike[str], samples: int = 512) -> Shots:
@@ -176,7 +201,8 @@ def load_shots(path: str | os.PathLike[str], samples: int = 512) -> Shots:
     with open_arrays(path) as file:
         names = file.names
         if {"tx", "rx", "rx_count", "noise_mean"} <= names:
-            return gedi_shots(file["tx"], file["rx"], file["rx_count"], file["noise_mean"], samples)
+            noise = file["noise_std"] if "noise_std" in names else None
+            return gedi_shots(file["tx"], file["rx"], file["rx_count"], file["noise_mean"], samples, noise)
         if {"waveforms", "pulses"} <= names:
             return _given_shots({name: file[name] for name in names})
     raise Unreadable(
@@ -200,7 +226,7 @@ def _given_shots(held: dict[str, np.ndarray]) -> Shots:
     good = background.shape in ((), (1,), (count,))
     require_shape(good, "background", background, f"one number or ({count},), one a waveform")
     origin = read_whole("origin", held.get("origin", 0), 0, pulses.shape[-1] - 1)
-    for name, shape in (("truth", waveforms.shape), ("start", (count,))):
+    for name, shape in (("truth", waveforms.shape), ("start", (count,)), ("noise", (count,))):
         if name in held:
             require_shape(held[name].shape == shape, name, held[name], shape)
     return Shots(
@@ -210,13 +236,15 @@ def _given_shots(held: dict[str, np.ndarray]) -> Shots:
         np.array(np.broadcast_to(background, count)),
         held.get("truth"),
         held.get("start"),
+        held.get("noise"),
     )
 
 
 def save_shots(path: str | os.PathLike[str], shots: Shots) -> None:
     """Write shots to an npz file that :func:`load_shots` reads."""
     require_instance("shots", shots, Shots)
-    values = {name: value for name, value in dataclasses.asdict(shots).items() if value is not None}
+    fields = {field.name: getattr(shots, field.name) for field in dataclasses.fields(shots) if field.name != "about"}
+    values = {name: value for name, value in fields.items() if value is not None}
     with replacing(path) as file:
         write_arrays(file, values, compressed=True)
 
@@ -262,7 +290,7 @@ def deconvolve(
         found = over_systems(
             functools.partial(_deconvolved, origin=shots.origin, lam=lam),
             {"waveforms": (shots.waveforms, "s"), "pulses": (shots.pulses, "p"), "background": (shots.background, "")},
-            dict.fromkeys(("x", "dual", "active", "amplitudes", "fit"), "s"),
+            dict.fromkeys(("x", "dual", "state", "amplitudes", "fit"), "s"),
             dim=dim,
             names={"p": "pulse"},
         )

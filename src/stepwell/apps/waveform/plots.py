@@ -18,6 +18,8 @@ def plot_shots(
     path: str | os.PathLike[str] | None = None,
     shots: Sequence[int] | None = None,
     least: float | np.ndarray = 0.0,
+    *,
+    labels: Sequence[str] | None = None,
 ) -> Any:
     """Plot waveforms, fits and recovered returns of a few shots.
 
@@ -30,6 +32,8 @@ def plot_shots(
         Which shots; by default the first four.
     least : float or array
         Smallest amplitude that counts as a return, one for all or one a shot.
+    labels : sequence of str, optional
+        What each shot of `done` is called; by default its number.
 
     Returns
     -------
@@ -37,15 +41,17 @@ def plot_shots(
     """
     from matplotlib.figure import Figure
 
-    chosen = list(range(min(4, len(done.shots)))) if shots is None else list(shots)
-    if not chosen:
+    chosen = list(range(min(4, 0 if done is None else len(done.shots)))) if shots is None else list(shots)
+    if done is None or not chosen:
         raise ValueError("there is no shot to plot")
     levels = np.broadcast_to(np.asarray(least, dtype=float), len(done.shots))
     figure = Figure(figsize=(10, 2.6 * len(chosen)), layout="constrained")
     rows = figure.subplots(len(chosen), 1, squeeze=False)[:, 0]
     named: dict[str, Any] = {}
     for axes, shot in zip(rows, chosen):
-        named |= {str(handle.get_label()): handle for handle in _plot_shot(axes, done, shot, float(levels[shot]))}
+        label = f"shot {shot}" if labels is None else labels[shot]
+        drawn = _plot_shot(axes, done, shot, float(levels[shot]), label)
+        named |= {str(handle.get_label()): handle for handle in drawn}
     handles = list(named.values())
     figure.legend(handles=handles, loc="outside upper right", ncols=len(handles), fontsize=9, frameon=False)
     rows[-1].set_xlabel("time (samples)")
@@ -54,7 +60,7 @@ def plot_shots(
     return figure
 
 
-def _plot_shot(axes: Any, done: Deconvolution, shot: int, least: float) -> list[Any]:
+def _plot_shot(axes: Any, done: Deconvolution, shot: int, least: float, label: str) -> list[Any]:
     """Draw one shot; return what a legend should name."""
     waveform, fit = done.shots.waveforms[shot], done.fit[shot]
     axes.plot(waveform, color="0.65", linewidth=2.5, label="received")
@@ -76,5 +82,5 @@ def _plot_shot(axes: Any, done: Deconvolution, shot: int, least: float) -> list[
     residual = float(np.asarray(done.result.residual)[shot])
     handles = [*axes.get_legend_handles_labels()[0], *other.get_legend_handles_labels()[0]]
     found = f"{len(times)} returns, ‖b − Ax‖ = {residual:.4g}"
-    axes.set_title(f"shot {shot}: {found if status is NNLSStatus.CONVERGED else status.message}", fontsize=10)
+    axes.set_title(f"{label}: {found if status is NNLSStatus.CONVERGED else status.message}", fontsize=10)
     return handles

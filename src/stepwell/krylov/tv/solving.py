@@ -17,13 +17,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from stepwell.arrays import Array, copy_to_device_of, namespace_of, shapes_are_compiled, take_columns, to_host
+from stepwell.arrays import Array, copy_to_device_of, namespace_of, shapes_are_compiled, take_columns
 from stepwell.krylov.tv.certificate import Certifier
 from stepwell.krylov.tv.differences import divergence
 from stepwell.krylov.tv.metric import ROUNDING, Base, Model, build_model, fit_base
 from stepwell.krylov.tv.results import TVStatus
-from stepwell.krylov.tv.state import Books, Marks, State, joined, pushed, put_rows
-from stepwell.krylov.tv.sweeps import Splitting, run_sweeps, take_some
+from stepwell.krylov.tv.state import Books, Marks, State, joined, pushed
+from stepwell.krylov.tv.sweeps import Splitting, put_rows, run_sweeps
 from stepwell.krylov.tv.task import Task, along, column_sums, image_sums
 
 #: ρ of the inner loop over the geometric mean of S.
@@ -142,7 +142,7 @@ class Solver:
     def _measure_start(self, rows: np.ndarray, state: State) -> None:
         """Find f at the start of a run; A is applied where the start is not zero and not known."""
         books, task = self.books, self.task.take(rows)
-        if state.gradient is None and bool(np.any(to_host(state.x))):
+        if state.gradient is None and bool(namespace_of(state.x).any(state.x != 0)):
             self._apply(rows, state, task)
         books.f[rows] = task.objective(state.x, state.data - task.B)
         books.lower[rows] = 0.0
@@ -295,29 +295,10 @@ class Solver:
         marks.look(rows, books, self.history)
 
     def _swept(self, rows: np.ndarray, task: Task, model: Model, linear: Array, state: State) -> Array:
-        """Run the sweeps of all problems, and more where a problem asks for more."""
-        books = self.books
-        counts = books.sweeps[rows]
-        done = int(counts.min())
-        trial, state.splitting = run_sweeps(task, model, linear, state.splitting, self.rho, done)
-        books.swept[rows] += counts
-        while (counts > done).any():
-            more = np.flatnonzero(counts > done)
-            upto = int(counts[more].min())
-            part = state.splitting.take(more)
-            some, part = run_sweeps(
-                task.take(more) if more.size < rows.size else task,
-                model.take(more), take_some(linear, more), part, self.rho, upto - done,
-            )  # fmt: skip
-            trial = put_rows(trial, more, some, 0)
-            whole = state.splitting
-            state.splitting = Splitting(
-                put_rows(whole.z, more, part.z, 1),
-                put_rows(whole.u, more, part.u, 1),
-                None if whole.s is None else put_rows(whole.s, more, part.s, 0),
-                None if whole.v is None else put_rows(whole.v, more, part.v, 0),
-            )
-            done = upto
+        """Run the sweeps of all problems, each as many as it asks for."""
+        counts = self.books.sweeps[rows]
+        trial, state.splitting = run_sweeps(task, model, linear, state.splitting, self.rho, counts)
+        self.books.swept[rows] += counts
         return trial
 
     def _inexactness(self, task: Task, state: State, pull: Array, gradient: Array) -> np.ndarray:
