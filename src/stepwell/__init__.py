@@ -47,6 +47,8 @@ _HOMES: dict[str, str] = {
     "lsq_gram": "stepwell.api.lsq",
     "curve_fit": "stepwell.api.fit",
     "least_squares": "stepwell.api.fit",
+    "check_jac": "stepwell.fit.jacobian_check",
+    "JacobianCheck": "stepwell.fit.jacobian_check",
     "FitResult": "stepwell.fit",
     "FitStatus": "stepwell.fit",
     "LSQResult": "stepwell.lsq",

@@ -15,6 +15,8 @@ from stepwell.common.status import SolverStatus as SolverStatus
 from stepwell.fit import models as models
 from stepwell.fit import FitResult as FitResult
 from stepwell.fit import FitStatus as FitStatus
+from stepwell.fit.jacobian_check import JacobianCheck as JacobianCheck
+from stepwell.fit.jacobian_check import check_jac as check_jac
 from stepwell.krylov import LinearResult as LinearResult
 from stepwell.krylov import LinearStatus as LinearStatus
 from stepwell.krylov import Progress as Progress

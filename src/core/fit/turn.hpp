@@ -120,6 +120,8 @@ SW_HD void judge_trial(Size n, const FitOptions& options, FitState<Size::capacit
         const bool tiny = length <= 1e-15 * square_root(place);
         s.rejections = int16_t(tiny ? FitConstants::stall : s.rejections + 1);
         s.nonfinite = int16_t(finite ? 0 : s.nonfinite + 1);
+        // A trial as high as x, where next to nothing is promised, says as much as a step that took nothing.
+        if (finite) s.last = min_of(s.last, absolute(gain) / s.cost);
         return;
     }
     s.last = gain / s.cost;
@@ -199,13 +201,14 @@ SW_HD bool aim(Size n, const FitOptions& options, const double* low, const doubl
     if (s.nonfinite >= FitConstants::wall) return end(FitStatus::nonfinite);
 
     // Is this the end? All from g and H at x.
-    bool stationary = true;
+    bool stationary = true, noisy = options.accuracy > 0;
     double rounding = 0, place = 0;
     for (int i = 0; i < n; ++i) {
         const double diagonal = s.H[at(i, i)];
         const bool held = (s.x[i] <= low[i] && s.g[i] >= 0) || (s.x[i] >= high[i] && s.g[i] <= 0);
-        if (!held && s.g[i] * s.g[i] > options.gtol * options.gtol * diagonal * 2 * s.cost)
-            stationary = false;
+        const double square = held ? 0 : s.g[i] * s.g[i], unit = diagonal * 2 * s.cost;
+        if (square > options.gtol * options.gtol * unit) stationary = false;
+        if (square > 16 * options.accuracy * options.accuracy * unit) noisy = false;
         rounding += diagonal * s.x[i] * s.x[i];
         place += (s.scale[i] > 0 ? s.scale[i] : 1) * s.x[i] * s.x[i];
     }
@@ -218,7 +221,8 @@ SW_HD bool aim(Size n, const FitOptions& options, const double* low, const doubl
     s.promise = -model_value(n, model.A, model.b, step.d) / s.cost;
     if (stationary) return end(FitStatus::gradient);
     if (s.promise <= options.ftol && s.last <= FitConstants::quiet) return end(FitStatus::promise);
-    if (s.rejections > 0 && s.promise <= 8 * options.epsilon) return end(FitStatus::rounding);
+    // (What inexact derivatives promise along columns that are nearly dependent may be their error alone.)
+    if (s.rejections > 0 && (s.promise <= 8 * options.epsilon || noisy)) return end(FitStatus::rounding);
     if (s.rejections >= FitConstants::stall) return end(FitStatus::stalled);
     if (s.iterations >= options.max_iterations || s.evaluations >= options.max_evaluations)
         return end(FitStatus::limit);

@@ -144,8 +144,22 @@ private:
             tally.status = this->iterate_called(Pending::nothing);
             if (tally.status == converged && misses_level()) tally.status = stalled;
         }
+        if (tally.status == converged && family.rule == rule_chi2 && sum_hides_columns())
+            tally.status = stalled;
         if (is_cut) tally.status = limit;
         if (tally.status != limit) beyond = this->keep_met_bounds();
+    }
+
+    // Whether the row of a sum is so heavy beside a column that the fit without lambda, which sets the level,
+    // has lost its digits. (Twice the precision has them.)
+    SW_HD bool sum_hides_columns() const {
+        if (!ws.sum_of) return false;
+        double any = 0;
+        team.each(this->columns(), [&](int j) {
+            const double sum = factor.row_weight * ws.sum_of[j] * ws.sum_of[j];
+            if (ws.square[j] > 0 && sum > 1e16 * ws.square[j]) any = 1;
+        });
+        return team.max(any) > 0;
     }
 
     // A point of the path of solutions: phi, its derivative by ln nu, and psi.
@@ -284,7 +298,12 @@ private:
         constexpr int points = 16;
         const double spacing = (high - low) / (points - 1);
         double value[points];
-        for (int k = points - 1; k >= 0; --k) value[k] = cross_validation(low + k * spacing, spectrum, alpha);
+        for (int turn = 0; turn < 2; ++turn) {
+            for (int k = points - 1; k >= 0; --k)
+                value[k] = cross_validation(low + k * spacing, spectrum, alpha);
+            if (!this->trusting || tables_have_digits()) break;
+            this->trusting = false;
+        }
         // About each least of the grid, as there may be several where the set of columns changes.
         double best = double_infinity, best_s = high, last = low;
         for (int k = points - 1; k >= 0; --k) {
@@ -299,6 +318,16 @@ private:
             at_end = k == 0 ? -1 : k == points - 1 ? 1 : 0;
         }
         if (last != best_s) evaluate(exponential(best_s));
+    }
+
+    // Whether the solution with the smallest lambda of a grid, which is the last, fits as well as tables of
+    // products say: it is held against A.
+    SW_CALL bool tables_have_digits() {
+        const double before = this->squared_fit();
+        this->trusting = false;
+        this->iterate_called(Pending::nothing);
+        this->trusting = true;
+        return absolute(this->squared_fit() - before) <= 1e-3 * before;
     }
 
     SW_CALL double cross_validation(double s, const double* spectrum, double alpha) {

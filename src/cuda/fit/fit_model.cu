@@ -20,6 +20,11 @@
 #include "core/fit/side_by_side/one.hpp"
 #include "cuda/fit/expression.cuh"
 
+// (A test that runs this source on a CPU says where its shared memory is.)
+#if !defined(SW_SHARED_MEMORY)
+#define SW_SHARED_MEMORY extern __shared__ __align__(16) char memory[];
+#endif
+
 using namespace stepwell;
 using namespace stepwell::fit;
 
@@ -101,7 +106,9 @@ static __device__ __noinline__ void write_end(const FitModelJob& job, int64_t nu
 
 extern "C" __global__ void __launch_bounds__(SW_THREADS, SW_BLOCKS)
     fit_model(const __grid_constant__ FitLaunch launch) {
-    extern __shared__ __align__(16) char memory[];
+#if SW_STAGED
+    SW_SHARED_MEMORY
+#endif
     constexpr unsigned all = 0xffffffffu;
     // Threads that wait until as many of their warp have ended: together they write and read.
     constexpr int refill = 8;

@@ -35,8 +35,7 @@ auto with_size(int32_t n, const Work& work) {
         default:
             break;
     }
-    if (n <= 12) return work(AtMost<12>{n});
-    if (n <= 24) return work(AtMost<24>{n});
+    if (n <= 16) return work(AtMost<16>{n});
     return work(AtMost<64>{n});
 }
 

@@ -7,6 +7,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from stepwell.api.fit_blocks import are_containers, over_blocks
+from stepwell.arrays import is_array, is_cuda
 from stepwell.common.checks import require, require_kind, warn_caller
 from stepwell.common.typing import ArrayLike
 from stepwell.fit import arguments
@@ -55,6 +57,7 @@ def curve_fit(
     threads: int | None = None,
     progress: Callable[[int, int], object] | None = None,
     callback: Callable[[Any], object] | None = None,
+    dim: str | None = None,
 ) -> FitResult:
     """Fit a model to data within bounds: one curve, or an array of them at once.
 
@@ -64,13 +67,15 @@ def curve_fit(
     ----------
     f : callable or compiled model
         The model. ``f(x, a, b, ...)`` as in SciPy: with several problems each parameter comes as a column (k, 1), so
-        that ``lambda t, a, k: a * np.exp(-k * t)`` returns (k, m) by itself. Or ``f(x, p)`` and ``f(x, p, rows)``, where
-        the second argument is called ``p``: one array (k, n) of the problems `rows` that still run. Functions of NumPy,
-        CuPy, PyTorch or JAX. A model of :mod:`stepwell.models` is fitted by compiled code.
+        that ``lambda t, a, k: a * np.exp(-k * t)`` returns (k, m) by itself. Or ``f(x, p)`` and ``f(x, p, rows)``,
+        where the second argument is called ``p``: one array (k, n) of the problems `rows` that still run. Functions of
+        NumPy, CuPy, PyTorch or JAX. A model of :mod:`stepwell.models` is fitted by compiled code.
     xdata : any
         Handed on to `f` as it is. Where its shape is that of `ydata`, each problem has its own x.
     ydata : array, shape (m,) or (..., m)
-        The data: points along the last axis, problems along all others.
+        The data: points along the last axis, problems along all others. An array of dask, cut into blocks of whole
+        problems, gives a result whose fields are arrays of dask, not yet computed; a DataArray of xarray one of
+        DataArrays. The bits are those of a direct call.
     p0 : array, shape (n,) or (..., n), optional
         The start. By default 1, or inside the bounds.
     sigma : array, shape (m,) or (..., m), optional
@@ -115,7 +120,7 @@ def curve_fit(
         Ends after a shorter step, relative to x; by default not tested, since a short step is no sign of an end.
     gtol : float, default 1e-10 (1e-6)
         A fit ends where no free column makes a larger cosine with the residual.
-    maxiter : int, default 200 (n + 1)
+    maxiter : int, default 400 (n + 1)
         Limit on steps.
     maxfev, max_nfev : int, optional
         Limit on evaluations, by SciPy's two names.
@@ -125,6 +130,9 @@ def curve_fit(
         Called as ``progress(done, problems)`` after each turn.
     callback : callable, optional
         Called with the points (k, n) that the running problems have come to; StopIteration ends the fit.
+    dim : str, optional
+        The dimension of a DataArray `ydata` along which the points of one problem lie; all others are problems. The
+        parameters are the dimension ``param`` of the result, with their names as its coordinate.
 
     Returns
     -------
@@ -144,6 +152,15 @@ def curve_fit(
     array([[2.5, 1.3],
            [1. , 1.3]])
     """
+    if are_containers(xdata, ydata, p0, sigma, mask, fixed, bounds) or dim is not None:
+        every = dict(
+            p0=p0, sigma=sigma, absolute_sigma=absolute_sigma, check_finite=check_finite, bounds=bounds, method=method,
+            jac=jac, full_output=full_output, nan_policy=nan_policy, mask=mask, fixed=fixed, linear=linear, own_x=own_x,
+            loss=loss, f_scale=f_scale, x_scale=x_scale, starts=starts, uncertainty=uncertainty, ftol=ftol, xtol=xtol,
+            gtol=gtol, maxiter=maxiter, maxfev=maxfev, max_nfev=max_nfev, threads=threads, progress=progress,
+            callback=callback,
+        )  # fmt: skip
+        return over_blocks(curve_fit, f, xdata, ydata, every, dim)
     require(not full_output, "full_output", True, "False: the result has all of it (r.nfev, r.residuals, r.message)")
     given = dict(
         method=method, loss=loss, f_scale=f_scale, x_scale=x_scale, uncertainty=uncertainty, ftol=ftol, xtol=xtol,
@@ -151,6 +168,11 @@ def curve_fit(
         progress=progress, callback=callback,
     )  # fmt: skip
     options = arguments.read_options(given)
+    plain = jac is None and linear is None and starts is None and callback is None
+    if plain and hasattr(f, "__stepwell_fit_on_device__") and is_array(ydata) and is_cuda(ydata):
+        read = (xdata, ydata, p0, sigma, absolute_sigma, bounds, nan_policy, mask, fixed, own_x, options)
+        found: FitResult = f.__stepwell_fit_on_device__(*read)
+        return found
     whole = None
     if sigma is not None and np.ndim(ydata) == 1 and np.ndim(sigma) == 2:
         whole, sigma = sigma, None

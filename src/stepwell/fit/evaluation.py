@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -93,9 +94,11 @@ def called_jac(function: Function, jac: Callable[..., Any]) -> Callable[[Any, An
 
 def typical_sizes(problem: FitProblem) -> np.ndarray:
     """Return sizes of the parameters (problems, n): of the start, or of a narrow box; 1 where nothing tells."""
+    start = np.abs(problem.x0)
+    if start.all():
+        return 1e-2 * start
     with np.errstate(invalid="ignore"):
         width = np.broadcast_to(problem.high - problem.low, problem.x0.shape)
-    start = np.abs(problem.x0)
     unknown = np.where(np.isfinite(width) & (width > 0), np.minimum(1.0, width), 1.0)
     return np.where(start > 0, 1e-2 * start, unknown)
 
@@ -111,18 +114,17 @@ class _Batch:
         scheme = jac if isinstance(jac, str) else "2-point"
         self.accuracy = 0.0 if self._jac is not None or scheme == "cs" else 2.0**-26
         self._points: int | None = problem.points or None
-        dtype = np.float32 if problem.single else np.float64
+        self._scheme, self._steps = scheme, steps
         self.typical = None
         if self._jac is None and scheme == "2-point" and steps is None:
             self.typical = typical_sizes(problem)
-        self._differences = JacobianByDifferences(
-            scheme,
-            self._values,
-            problem.low.astype(dtype),
-            problem.high.astype(dtype),
-            typical_sizes(problem).astype(dtype),
-            steps,
-        )
+
+    @functools.cached_property
+    def _differences(self) -> JacobianByDifferences:
+        problem = self._problem
+        dtype = np.float32 if problem.single else np.float64
+        low, high, typical = (part.astype(dtype) for part in (problem.low, problem.high, typical_sizes(problem)))
+        return JacobianByDifferences(self._scheme, self._values, low, high, typical, self._steps)
 
     def moved_values(self, points: np.ndarray, rows: np.ndarray, columns: int) -> np.ndarray:
         k = len(points) // columns

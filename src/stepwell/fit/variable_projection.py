@@ -102,6 +102,8 @@ def solve_projected(problem: FitProblem, evaluation: Evaluation, places: list[in
     n = problem.parameters
     others = [j for j in range(n) if j not in places]
     require(len(places) > 0 and len(others) > 0, "linear", places, "some of the parameters, but not all")
+    if problem.problems == 0:
+        return solve(problem, evaluation)
     projection = Projection(problem, evaluation, places, others)
     inner = dataclasses.replace(
         problem,

@@ -18,14 +18,14 @@ from stepwell.lsq.constraints import RULES
 from stepwell.lsq.job import Answers
 from stepwell.lsq.result import NNLSStatus
 
-#: Rules that look at solutions with one λ alone, or with that and none: they do not follow the path between.
-_FOLLOWED = (0, RULES["chi2"], RULES["discrepancy"])
+#: Ways to choose λ that look at the solution with that λ alone.
+_LOCAL = (0, RULES["discrepancy"])
 
 
 def may_be_left_out(batch: Batch) -> bool:
     """Whether a batch has a sum with a range that is worth leaving out at first."""
     constraints = batch.constraints
-    return constraints is not None and constraints.slack and constraints.rule in _FOLLOWED and batch.systems > 0
+    return constraints is not None and constraints.slack and batch.systems > 0
 
 
 def solve_ranges(batch: Batch, find: Callable[[Batch], Answers]) -> Answers:
@@ -35,9 +35,11 @@ def solve_ranges(batch: Batch, find: Callable[[Batch], Answers]) -> Answers:
     free = dataclasses.replace(constraints, sum_low=None, sum_high=None, slack=False, keep_factor=False)
     answers = find(dataclasses.replace(batch, constraints=free, progress=None))
     allowed = _allowed(batch, answers)
-    if constraints.rule == RULES["chi2"]:  # its level is that of the solution with λ = 0
+    if constraints.rule not in _LOCAL:  # the level of chi2 is that of λ = 0; other rules look at all λ, to x = 0
         plain = dataclasses.replace(free, penalized=False, rule=0, penalty=None, penalty_rows=0, lam_unit=1.0)
         allowed = allowed & _allowed(batch, find(dataclasses.replace(batch, constraints=plain, progress=None)))
+        if constraints.rule != RULES["chi2"]:
+            allowed = allowed & (constraints.sum_low <= 0) & (constraints.sum_high >= 0)
     answers = dataclasses.replace(answers, more=_unbound(batch, answers))
     xp = arrays.namespace_of(answers.x)
     missed = int(xp.sum(xp.astype(~allowed, xp.int64)))

@@ -120,7 +120,8 @@ SW_HD void judge(Size n, const FitOptions& options, SideState<R, Size::capacity>
     s.nonfinite = choose(finite, Count(0), s.nonfinite + 1);
     s.accepted = choose(good, s.accepted + 1, s.accepted);
     s.status = choose(first & !finite, Count(int(FitStatus::nonfinite_start)), s.status);
-    s.last = choose(better & !first, gain / s.cost, s.last);
+    const R taken = gain / s.cost;
+    s.last = choose(better & !first, taken, choose(finite & !good, smaller_of(s.last, size_of(taken)), s.last));
     if (options.secant && any(better & !first)) {
         const R plain = -slope - quadratic(n, s.H, step), curved = quadratic(n, s.S, step);
         const Where helps = size_of(plain - curved - gain) < size_of(plain - gain);

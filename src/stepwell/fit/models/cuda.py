@@ -54,7 +54,7 @@ def kernel_defines(
         "SW_COUNT": model.count,
         "SW_FLAG": int(model.flag),
         "SW_ACROSS": across,
-        "SW_PARAMETERS": model.parameters,
+        "SW_PARAMETERS": model.n,
         "SW_VARIABLES": len(model.variables),
         "SW_POINTS": points if unrolled else 0,
         "SW_UNROLL_POINTS": int(unrolled),
@@ -115,7 +115,7 @@ def fit_on_device(
     memory = DeviceMemory(y)
     memory.make_current()
     stream = memory.stream()
-    n, points, real = model.parameters, int(y.shape[-1]), "float32" if settings.single else "float64"
+    n, points, real = model.n, int(y.shape[-1]), "float32" if settings.single else "float64"
     across = across_of(model, x) if x_on_device is None else 0
     shared_x = None if x_on_device is not None else memory.upload(np.ascontiguousarray(x).tobytes())
     bounds = [memory.upload(np.ascontiguousarray(bound, dtype=np.float64).tobytes()) for bound in (low, high)]
