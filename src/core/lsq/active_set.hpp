@@ -9,15 +9,17 @@
 //     dual        w and the residual: from the Gram matrix while that is       residual not lower? bar what
 //                 trusted, else from A                                         entered, or back to the best
 //                                                                              point (rebuild.hpp)
-//     judge       w on P not zero?            refine: z = x + (R'R)^-1 w       -> advance
-//                 w outside P > slack?        insert several columns           -> advance
+//     judge       w on P not zero?            refine: z = x + (R'R)^-1 w          -> advance
+//                 w outside P > slack?        insert several columns              -> advance
 //                                             (insertion.hpp)
-//                 nothing left to insert:     look at A itself, then           -> dual
-//                                             switch to Q and R (escalate),    -> advance
-//                                             then an exact residual           -> dual
-//                                             (look_closer)
-//                                             certified from A                 -> end: converged
-//                                             no step helps                    -> end: stalled, dependent
+//                 nothing left to insert:     the dual from A, not the Gram       -> dual
+//                                             matrix; Q and R in its place        -> advance
+//                                             (escalate); where rounding may      -> dual
+//                                             hide a dual an exact residual,
+//                                             then Q and R on columns chosen
+//                                             anew (look_closer)
+//                                             certified from A                    -> end: converged
+//                                             no step helps                       -> end: stalled, dependent
 //   end           dual from A, x rounded to the caller's numbers, status (judge.hpp)
 //
 // Everything is done in scaled units: columns by a power of two to a norm in [1, 2), b by a power of two. The

@@ -1,15 +1,15 @@
 // The dual of a point of a small system, from tables or from A, and what it asks for.
 #pragma once
 
-#include "core/lsq/small/system.hpp"
+#include "core/lsq/small/start.hpp"
 
 SW_BEGIN
 namespace lsq {
 namespace small {
 
 template <class Kind, class Lanes>
-struct Dual : System<Kind, Lanes> {
-    using Base = System<Kind, Lanes>;
+struct Dual : Start<Kind, Lanes> {
+    using Base = Start<Kind, Lanes>;
     using Base::b_norm;
     using Base::c;
     using Base::chunk;
