@@ -12,9 +12,9 @@ from stepwell.api.lsq import lsq_gram as lsq_gram
 from stepwell.api.lsq import lsq_linear as lsq_linear
 from stepwell.api.lsq import nnls as nnls
 from stepwell.common.status import SolverStatus as SolverStatus
-from stepwell.fit import models as models
 from stepwell.fit import FitResult as FitResult
 from stepwell.fit import FitStatus as FitStatus
+from stepwell.fit import models as models
 from stepwell.fit.jacobian_check import JacobianCheck as JacobianCheck
 from stepwell.fit.jacobian_check import check_jac as check_jac
 from stepwell.krylov import LinearResult as LinearResult
