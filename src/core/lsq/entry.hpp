@@ -10,7 +10,7 @@ namespace lsq {
 enum class Entry { entered, dependent, escalate };
 
 // What came of a column: R's new diagonal, its inverse, and Q'b's new entry; and the sum's, R^-T c.
-struct Entrance {
+struct Inserted {
     Entry outcome;
     double pivot, inverse, target;
     double share = 0;
@@ -31,7 +31,7 @@ struct CarefulEntry : FactorState<Team> {
     SW_HD explicit CarefulEntry(const FactorState<Team>& factor) : FactorState<Team>(factor) {}
 
     // Corrected semi-normal equations: v = a_j - A_P z is formed from A, twice.
-    SW_HD Entrance correct(int j, const double* against) const {
+    SW_HD Inserted correct(int j, const double* against) const {
         const Columns columns = positive();
         const int length = setting.extent.row_length();
         const int64_t m = setting.extent.rows, k = count;
@@ -76,7 +76,7 @@ struct CarefulEntry : FactorState<Team> {
     }
 
     // R's new column and Q's from the column itself.
-    SW_HD Entrance orthogonalise(int j, const double* against) const {
+    SW_HD Inserted orthogonalise(int j, const double* against) const {
         const int length = setting.extent.row_length(), q_length = setting.extent.q_length();
         copy_column(team, positive(), count, ws.v, length);
         if (setting.extent.damped)
@@ -138,7 +138,7 @@ struct CarefulEntry : FactorState<Team> {
     }
 
     // Q is square and starts as the identity; rotations bring Q'a_j to zero below the diagonal (section 3.2).
-    SW_HD Entrance rotate_in(int j, const double* against) const {
+    SW_HD Inserted rotate_in(int j, const double* against) const {
         const int length = setting.extent.q_length();
         const int64_t m = setting.extent.rows;
         double* image = ws.image;
@@ -182,7 +182,7 @@ struct CarefulEntry : FactorState<Team> {
 
 // Called on a copy: the factor itself then stays in the registers of a device's thread.
 template <class Team>
-SW_CALL Entrance enter_with_care(const FactorState<Team> factor, int j, const double* against) {
+SW_CALL Inserted insert_by_csne_or_qr(const FactorState<Team> factor, int j, const double* against) {
     const CarefulEntry<Team> entry(factor);
     if (factor.keeps_q()) return entry.orthogonalise(j, against);
     return entry.correct(j, against);
@@ -191,8 +191,8 @@ SW_CALL Entrance enter_with_care(const FactorState<Team> factor, int j, const do
 // R's new column from the normal equations; where the pivot is small, corrected with A (equation 3.2). After
 // it in ws.h are the products with the `others` candidates that follow.
 template <class Team>
-SW_CALL Entrance enter_plainly(const FactorState<Team> factor, int j, const double* against, double product,
-                               int settled_there, int others, double multiplier) {
+SW_CALL Inserted insert_by_gram(const FactorState<Team> factor, int j, const double* against, double product,
+                                int settled_there, int others, double multiplier) {
     const Team& team = factor.team;
     const Setting& setting = factor.setting;
     const Workspace& ws = factor.ws;
@@ -241,7 +241,7 @@ SW_CALL Entrance enter_plainly(const FactorState<Team> factor, int j, const doub
         if (sum) target = (product - along - along_sum) * inverse - multiplier * factor.share_of(j, inverse);
         return {Entry::entered, outside * inverse, inverse, target, 0};
     }
-    return enter_with_care<Team>(factor, j, against);
+    return insert_by_csne_or_qr<Team>(factor, j, against);
 }
 
 }  // namespace lsq

@@ -21,7 +21,7 @@ struct FactorState {
     int settled = 0;  // on so many positions x is the least-squares solution
     // Of the general solver: lambda^2, what the sum's row weighs, and what the sum of the positive columns
     // has to be.
-    OfGeneral<double> penalty{}, row_weight{}, remainder{};
+    IfConstrained<double> penalty{}, row_weight{}, remainder{};
 
     SW_HD FactorState(const Team& team, const Setting& setting)
         : team(team),

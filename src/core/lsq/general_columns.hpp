@@ -165,10 +165,10 @@ protected:
     }
 
     // Normal equations in place of A and b: scales, norms, and A'b in ws.w.
-    SW_HD bool read_gram(const Family& family, int64_t system) {
+    SW_HD bool read_gram(const Constraints& constraints, int64_t system) {
         const int n = task.matrix.top.columns, all = this->columns();
-        const double *gram = family.gram + system * family.gram_stride,
-                     *linear = family.linear + system * family.linear_stride;
+        const double *gram = constraints.gram + system * constraints.gram_stride,
+                     *linear = constraints.linear + system * constraints.linear_stride;
         double odd = all_finite(team, gram, static_cast<int64_t>(n) * n) ? 0.0 : 1.0, highest = 0;
         this->given_gram = gram;
         team.each(all, [&](int j) { ws.has_row[j] = 0; });
@@ -190,7 +190,8 @@ protected:
         if (odd != 0 || !is_finite(highest)) return false;
         b_scale = highest >= 1e-290 ? power_below(highest) : 1.0;
         team.each(all, [&](int j) { ws.w[j] = j < n ? b_scale * linear[j] : 0.0; });
-        const double given = family.squared_b ? family.squared_b[system * family.squared_b_stride] : 0.0;
+        const double given =
+            constraints.squared_b ? constraints.squared_b[system * constraints.squared_b_stride] : 0.0;
         b_norm = given > 0 ? b_scale * square_root(given) : b_scale * highest;
         team.each(task.extent.row_length(), [&](int i) {
             ws.b[i] = ws.r[i] = 0;

@@ -31,15 +31,17 @@ struct GeneralSystem : GeneralColumns<Team, Matrix, Numbers> {
     // Reads the system, measures its columns, and finds the dual of the references. What is wrong with it, or
     // `converged`.
     SW_CALL int begin_general(const Job& job, int64_t system, const void* b, double penalty) {
-        const Family& family = job.family;
+        const Constraints& constraints = job.constraints;
         this->has_moved = false;
-        given_lower = family.lower + system * family.lower_stride;
-        given_upper = family.upper + system * family.upper_stride;
-        const uint8_t* mask = family.mask ? family.mask + system * family.mask_stride : nullptr;
-        const double* weights = family.weights ? family.weights + system * family.weights_stride : nullptr;
-        if (family.summed) {
-            sum_low = family.sum_low[system * family.sum_stride];
-            sum_high = family.sum_high[system * family.sum_stride];
+        given_lower = constraints.lower + system * constraints.lower_stride;
+        given_upper = constraints.upper + system * constraints.upper_stride;
+        const uint8_t* mask =
+            constraints.mask ? constraints.mask + system * constraints.mask_stride : nullptr;
+        const double* weights =
+            constraints.weights ? constraints.weights + system * constraints.weights_stride : nullptr;
+        if (constraints.summed) {
+            sum_low = constraints.sum_low[system * constraints.sum_stride];
+            sum_high = constraints.sum_high[system * constraints.sum_stride];
         }
         team.each_short(4, [&](int k) { ws.costs[k] = 0; });
         if (!task.shared.columns) team.each(task.extent.positions(), [&](int p) { ws.slot[p] = p; });
@@ -47,10 +49,10 @@ struct GeneralSystem : GeneralColumns<Team, Matrix, Numbers> {
         double least_size = 0;  // of what b is scaled by
         for (int turn = 0; turn < 2; ++turn) {
             if (task.extent.gram_only
-                    ? !this->read_gram(family, system)
+                    ? !this->read_gram(constraints, system)
                     : !this->read_b(b, weights, least_size) || !this->measure_columns(weights))
                 return non_finite;
-            if (!read_bounds(mask) || (family.summed && !sum_is_within_bounds(mask))) return infeasible;
+            if (!read_bounds(mask) || (constraints.summed && !sum_is_within_bounds(mask))) return infeasible;
             if (task.extent.gram_only || least_size > 0) break;
             least_size = size_beyond_b(mask);
             if (least_size == 0) break;
@@ -59,7 +61,7 @@ struct GeneralSystem : GeneralColumns<Team, Matrix, Numbers> {
         this->set_penalty(penalty);
         from_gram = task.shared.gram != nullptr;
         dual_of_references();
-        if (family.summed && !sum_is_possible()) return infeasible;
+        if (constraints.summed && !sum_is_possible()) return infeasible;
         return converged;
     }
 

@@ -32,9 +32,9 @@ struct Search : GeneralSet<Team, Matrix, Numbers> {
     // Solves with the lambda that is given or, where `near` is, found from there.
     SW_HD void solve(const Job& job, int64_t system, const void* b, WarmStart warm, double near) {
         this->numbers = Numbers(job);
-        const Family& family = job.family;
-        const bool given = family.rule == rule_given && family.penalized;
-        const double lam = given ? family.lam[system * family.lam_stride] : 0.0;
+        const Constraints& constraints = job.constraints;
+        const bool given = constraints.rule == rule_given && constraints.penalized;
+        const double lam = given ? constraints.lam[system * constraints.lam_stride] : 0.0;
         team.each(this->columns(), [&](int j) { ws.kept_bounds[j] = 0; });
         team.sync();
         for (beyond = true; beyond;) {
@@ -116,19 +116,19 @@ private:
 
     // With the bounds that count. Ends early where others would have to.
     SW_HD void solve_once(const Job& job, int64_t system, const void* b, WarmStart warm, double near) {
-        const Family& family = job.family;
+        const Constraints& constraints = job.constraints;
         at_end = 0;
         level = 0;
         is_cut = false;
         // At lambda = 0 the problem is at its worst: it is solved as it would be by itself. Rules by a grid
         // begin at its upper end.
-        const double unit = family.rule != rule_given ? trace_ratio() : 1.0;
-        const bool by_grid = (family.rule == rule_gcv || family.rule == rule_lcurve) && unit > 0;
+        const double unit = constraints.rule != rule_given ? trace_ratio() : 1.0;
+        const bool by_grid = (constraints.rule == rule_gcv || constraints.rule == rule_lcurve) && unit > 0;
         if (by_grid) this->begin_general(job, system, b, unit * exponential(grid_high));
         tally.status = this->iterate_called(this->start_general(job, system, b, warm, factor.penalty));
         if (tally.status == limit) return;
         beyond = this->keep_met_bounds();
-        if (family.rule == rule_given || beyond) return;
+        if (constraints.rule == rule_given || beyond) return;
         if (unit == 0) {
             at_end = -1;  // no lambda but 0 has a square
             return;
@@ -144,7 +144,7 @@ private:
             tally.status = this->iterate_called(Pending::nothing);
             if (tally.status == converged && misses_level()) tally.status = stalled;
         }
-        if (tally.status == converged && family.rule == rule_chi2 && sum_hides_columns())
+        if (tally.status == converged && constraints.rule == rule_chi2 && sum_hides_columns())
             tally.status = stalled;
         if (is_cut) tally.status = limit;
         if (tally.status != limit) beyond = this->keep_met_bounds();
@@ -168,8 +168,8 @@ private:
     };
 
     SW_CALL void search(const Job& job, int64_t system, double unit, double near) {
-        if (job.family.rule == rule_gcv) return by_cross_validation(job, system, unit);
-        if (job.family.rule == rule_lcurve) return by_corner(unit);
+        if (job.constraints.rule == rule_gcv) return by_cross_validation(job, system, unit);
+        if (job.constraints.rule == rule_lcurve) return by_corner(unit);
         by_level(job, system, unit, near);
     }
 
@@ -236,11 +236,11 @@ private:
 
     // phi = T, with T a multiple of phi at nu = 0, or what the noise makes of it.
     SW_HD void by_level(const Job& job, int64_t system, double unit, double near) {
-        const Family& family = job.family;
+        const Constraints& constraints = job.constraints;
         unpenalized = this->squared_fit();
-        level = family.chi2 * unpenalized;
-        if (family.rule == rule_discrepancy) {
-            const double noise = family.noise[system * family.noise_stride] * b_scale;
+        level = constraints.chi2 * unpenalized;
+        if (constraints.rule == rule_discrepancy) {
+            const double noise = constraints.noise[system * constraints.noise_stride] * b_scale;
             double rows = 0;
             team.each(task.matrix.top.rows, [&](int i) { rows += ws.metric[i] > 0 ? 1.0 : 0.0; });
             level = min_of(team.sum(rows) * noise * noise, LevelSearch::highest);
@@ -249,7 +249,7 @@ private:
                      rounding = task.options.rounding * (b_norm + this->reference_size);
         fresh = false;
         // (Of a fit to rounding a factor is one of rounding; noise that is given is not.)
-        const bool nothing_left = family.rule == rule_chi2 && unpenalized <= rounding * rounding;
+        const bool nothing_left = constraints.rule == rule_chi2 && unpenalized <= rounding * rounding;
         const bool is_zero = factor.count == 0 && this->reference_size == 0;
         if (!(wanted > 0) || nothing_left || is_zero) {
             at_end = -1;
@@ -289,11 +289,11 @@ private:
     // by the eigenvalues t of A'A in the pencil with H = A'A + alpha L'L: sum of alpha t / (alpha t + nu (1 -
     // t)). A grid from large nu to small, whose warm starts are cheap, then Brent's method.
     SW_HD void by_cross_validation(const Job& job, int64_t system, double unit) {
-        const Family& family = job.family;
-        const int64_t row = family.own_spectra ? system : matrix_number(job, system);
-        const int64_t index = family.spectrum_stride ? row : 0;
-        const double* spectrum = family.spectrum + index * family.spectrum_stride;
-        const double alpha = family.pencil[index];
+        const Constraints& constraints = job.constraints;
+        const int64_t row = constraints.own_spectra ? system : matrix_number(job, system);
+        const int64_t index = constraints.spectrum_stride ? row : 0;
+        const double* spectrum = constraints.spectrum + index * constraints.spectrum_stride;
+        const double alpha = constraints.pencil[index];
         const double centre = logarithm(unit), low = centre + grid_low, high = centre + grid_high;
         constexpr int points = 16;
         const double spacing = (high - low) / (points - 1);

@@ -45,19 +45,19 @@ protected:
     // phi = T, with T a multiple of phi at nu = 0, or what the noise makes of it. False where there is no
     // other lambda to solve with; the last is solved with twice, the second time from A.
     SW_HD bool next_lambda() {
-        const Family& family = job.family;
+        const Constraints& constraints = job.constraints;
         if (evaluations > 0 && !trusting) return false;
         if (evaluations == 0) {
             unpenalized = squared_fit;
-            level = family.chi2 * unpenalized;
-            if (family.rule == rule_discrepancy) {
-                const double noise = family.noise[system * family.noise_stride];
+            level = constraints.chi2 * unpenalized;
+            if (constraints.rule == rule_discrepancy) {
+                const double noise = constraints.noise[system * constraints.noise_stride];
                 level = min_of(job.rows * noise * noise, LevelSearch::highest);
             }
             const double rounding = job.options.rounding * b_norm;
             // (Of a fit to rounding a factor is one of rounding; noise that is given is not.)
-            const bool nothing_left = family.rule == rule_chi2 && unpenalized <= rounding * rounding;
-            const bool is_zero = count == 0 && !this->support;
+            const bool nothing_left = constraints.rule == rule_chi2 && unpenalized <= rounding * rounding;
+            const bool is_zero = count == 0 && !this->nonzero;
             if (!(level > unpenalized) || nothing_left || is_zero) {
                 at_end = -1;
                 return false;
@@ -110,7 +110,7 @@ protected:
         this->each_column([&](int j, int) {
             const double scale = this->scale(j);
             if (this->is_masked(j) || !(scale > 0)) return;
-            if (this->shut & bit_of(j) && Kind::bounded) return;
+            if (this->excluded & bit_of(j) && Kind::bounded) return;
             a += this->gram(j, j) / (scale * scale);
             l += this->penalty(j, j) / (scale * scale);
         });

@@ -13,12 +13,12 @@ struct Solver : Search<Kind, Lanes> {
     using Base = Search<Kind, Lanes>;
     using Base::count;
     using Base::from_table;
+    using Base::in_factor;
     using Base::job;
     using Base::lanes;
     using Base::n;
     using Base::nu;
     using Base::numbers;
-    using Base::passive;
     using Base::settled;
     using Base::size;
     using Base::slack;
@@ -35,15 +35,15 @@ struct Solver : Search<Kind, Lanes> {
                  Store<Kind, width>& store)
         : Base(job, system, products, lanes, store) {}
 
-    // After start(), go_on() as long as it says so, then finish(): threads of a warp, a system each, take
-    // their steps together. False of finish(): the solver for all sizes has to see to it.
-    SW_HD bool start() {
-        const Family& family = job.family;
-        if (Kind::penalized && family.rule == rule_given) {
-            const double lam = family.lam[system * family.lam_stride];
+    // After begin(), iterate() as long as it says so, then certify(): threads of a warp, a system each, take
+    // their steps together. False of certify(): the solver for all sizes has to see to it.
+    SW_HD bool begin() {
+        const Constraints& constraints = job.constraints;
+        if (Kind::penalized && constraints.rule == rule_given) {
+            const double lam = constraints.lam[system * constraints.lam_stride];
             nu = lam * lam;
         }
-        if (!this->begin()) return false;
+        if (!this->read()) return false;
         this->passes = 1;
         if constexpr (Kind::summed)
             if (!this->has_sum()) return false;
@@ -52,7 +52,7 @@ struct Solver : Search<Kind, Lanes> {
             n <= guessed_columns && Kind::source != normal_equations && !job.warm_values && !job.warm_marks;
         settled = guesses && take_guess();
         if constexpr (Kind::summed) {
-            if (!settled && !(bends && count > 0)) {
+            if (!settled && !(projects && count > 0)) {
                 if (!this->fill_up()) return false;
                 if (guesses) enter_all();
             }
@@ -65,15 +65,15 @@ struct Solver : Search<Kind, Lanes> {
     }
 
     // A dual and a solution, or one of them.
-    SW_HD bool go_on() {
+    SW_HD bool iterate() {
         if (--turns_left < 0) return false;
         if (!this->on_the_way) {
             const Verdict verdict = judge_point();
-            if (verdict == Verdict::look_again) return true;
-            if (verdict == Verdict::leave) return false;
+            if (verdict == Verdict::recompute_from_A) return true;
+            if (verdict == Verdict::hand_over) return false;
             if (verdict == Verdict::optimal) {
                 if constexpr (Kind::penalized) {
-                    if (job.family.rule != rule_given && this->next_lambda()) {
+                    if (job.constraints.rule != rule_given && this->next_lambda()) {
                         begin_set();
                         return true;
                     }
@@ -92,14 +92,14 @@ struct Solver : Search<Kind, Lanes> {
         static_assert(Base::sweeps_signs);
         if constexpr (Base::keeps_sum)
             if (!(this->products.sum->weight > 0)) this->keep_sum(*this->products.sum);
-        this->shut = ~(bit_of(n) - 1);
+        this->excluded = ~(bit_of(n) - 1);
         if ((Base::keeps_sum ? this->products.sum->nothing : this->products.nothing) || !enter_all())
             return false;
         this->solves = this->passes = 1;
         return true;
     }
 
-    SW_HD bool finish() {
+    SW_HD bool certify() {
         if (!solved) return false;
         if constexpr (Kind::summed)
             if (!this->mend_sum()) return false;
@@ -108,29 +108,29 @@ struct Solver : Search<Kind, Lanes> {
     }
 
 private:
-    enum class Verdict { optimal, leave, look_again, step };
+    enum class Verdict { optimal, hand_over, recompute_from_A, step };
     bool solved = false;
     int refinements = 0, looks = 0, limit = 0;
     int turns_left = 0;  // with this lambda: few of them solve nothing
-    // Bent steps that there may be; after them every step ends where a bound is met, so that nothing goes to
-    // and fro.
-    int bends_left = 0;
+    // Projected steps that there may be; after them every step ends where a bound is met, so that nothing
+    // goes to and fro.
+    int projections_left = 0;
 
     SW_HD void begin_set() {
         refinements = looks = 0;
-        bends_left = 6;
+        projections_left = 6;
         limit = min_of(job.options.max_solves, this->solves + 5 * n + 50);
         turns_left = 2 * (limit - this->solves) + max_idle_turns;
     }
 
     SW_HD Verdict judge_point() {
-        // (The step after a bent one is none of refinement.)
-        bool bent = false;
+        // (The step after a projected one is none of refinement.)
+        bool was_projected = false;
         if constexpr (Lanes::has_sweeps) {
-            if (this->bent) {
-                bent = true;
-                settled = this->bent = false;
-                --bends_left;
+            if (this->was_projected) {
+                was_projected = true;
+                settled = this->was_projected = false;
+                --projections_left;
             }
         }
         // Where nothing can enter, and tables are not enough, A itself has the next word.
@@ -139,7 +139,7 @@ private:
         // (All threads of a warp judge: few of them would be ready to leave it out.)
         if (Lanes::has_sweeps && from_table && !settled && count > 0) {
             this->template dual_from_table<false>();
-            refinements += !bent;
+            refinements += !was_projected;
             settled = true;
             this->set_out(0, this->none);
             return Verdict::step;
@@ -156,28 +156,28 @@ private:
         double inward = 0;
         uint64_t entering = this->none;
         if (refines) {
-            refinements += !bent;
+            refinements += !was_projected;
         } else if (nothing_left) {
             if (trusting) return Verdict::optimal;
             const bool at_rest = !steep || (refinements >= 3 && (Kind::source == normal_equations ||
                                                                  (Kind::summed && slope <= 256 * slack)));
             if (!from_table)
-                return at_rest && !this->rounding_hides_a_dual() ? Verdict::optimal : Verdict::leave;
+                return at_rest && !this->rounding_hides_a_dual() ? Verdict::optimal : Verdict::hand_over;
             if (at_rest && is_certain()) return Verdict::optimal;
             from_table = false;
             refinements = 0;
-            return Verdict::look_again;
+            return Verdict::recompute_from_A;
         } else {
             // (A dual that is not a number is none of these.)
             if (!(top > slack) || count == Kind::positions || (!from_table && ++looks > 4))
-                return Verdict::leave;
+                return Verdict::hand_over;
             uint64_t columns = this->none;
             if constexpr (Lanes::has_sweeps && !Kind::summed) columns = damped_columns_at_peaks();
             if (columns) {
                 entering = columns;
                 this->enter_some(columns);
                 this->count_insertions(bits_in(columns));
-                this->may_bend = bends_left > 0;
+                this->may_project = projections_left > 0;
             } else {
                 const int j = this->find_top_column();
                 inward = this->at_upper & bit_of(j) ? -1.0 : 1.0;
@@ -215,7 +215,7 @@ private:
         const auto found = lanes.find_peaks(max_of(0.05 * top, slack), this->scores, this->swept());
         for (uint64_t rest = found.peaks; rest; rest &= rest - 1)
             if (!is_damped(lowest_of(rest))) return 0;
-        const uint64_t near = passive | found.peaks,
+        const uint64_t near = in_factor | found.peaks,
                        columns = found.above & (found.peaks | near << 1 | near >> 1);
         return count + bits_in(columns) <= Kind::positions ? columns : 0;
     }
@@ -253,7 +253,7 @@ private:
             if (values) {
                 value = this->in_units_of(j, numbers.read(values, j));
                 said = !(value > low) ? -1 : !(value < high) ? 1 : 0;
-            } else if (job.family.has_states) {
+            } else if (job.constraints.has_states) {
                 said = static_cast<int8_t>(marks[j]) == 2 ? -1 : static_cast<int8_t>(marks[j]);
             } else {
                 said = marks[j] ? 0 : -1;
@@ -271,49 +271,49 @@ private:
 
     // Whether a guess may keep some of the columns alone. (It misses a bound sum then, until all of a step is
     // taken.)
-    static constexpr bool bends = !Kind::summed || !Kind::bounded;
+    static constexpr bool projects = !Kind::summed || !Kind::bounded;
 
     // A first guess of the columns between their bounds: those that the solution without bounds has there.
     // True where x is the solution on the columns in the factor then.
     SW_HD bool take_guess() {
         const int before = count;
-        const uint64_t at_upper = this->at_upper, passive = this->passive;
+        const uint64_t at_upper = this->at_upper, in_factor = this->in_factor;
         if (!enter_all()) return false;
         const int all = count;
         if constexpr (Base::sweeps_signs) {
             if (this->products.guess && this->products.guess->is_positive) {
                 ++this->solves;
-                this->support = this->passive;
+                this->nonzero = this->in_factor;
                 return true;
             }
         }
         if (!Base::sweeps_signs || !this->products.guess) this->template dual_from_table<false>();
-        if constexpr (!bends) {
+        if constexpr (!projects) {
             if (this->go_freely()) return true;
-            leave_again(before, passive, at_upper);
+            leave_again(before, in_factor, at_upper);
             return false;
         }
-        this->bend();
+        this->projected_step();
         return count == all;
     }
 
     // Puts all columns at bounds into the factor, unless one nearly depends on the others.
     SW_HD bool enter_all() {
         const int before = count;
-        const uint64_t at_upper = this->at_upper, passive = this->passive;
+        const uint64_t at_upper = this->at_upper, in_factor = this->in_factor;
         this->enter_some(this->out_of_factor());
         if (!this->complete_factor(max_of(weak_pivot, smallest_pivot<Kind>(n)))) {
-            leave_again(before, passive, at_upper);
+            leave_again(before, in_factor, at_upper);
             return false;
         }
         this->count_insertions(count - before);
         return true;
     }
 
-    SW_HD void leave_again(int before, uint64_t passive, uint64_t at_upper) {
+    SW_HD void leave_again(int before, uint64_t in_factor, uint64_t at_upper) {
         this->factored = min_of(this->factored, before);
         this->at_upper = at_upper;
-        this->passive = passive;
+        this->in_factor = in_factor;
         count = before;
     }
 };

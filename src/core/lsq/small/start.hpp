@@ -14,6 +14,7 @@ struct Start : System<Kind, Lanes> {
     using Base::b_norm;
     using Base::c;
     using Base::count;
+    using Base::excluded;
     using Base::far_above;
     using Base::far_below;
     using Base::job;
@@ -21,15 +22,14 @@ struct Start : System<Kind, Lanes> {
     using Base::lanes;
     using Base::masked;
     using Base::n;
+    using Base::nonzero;
     using Base::numbers;
     using Base::own_columns;
     using Base::own_inverse;
     using Base::own_norms;
     using Base::products;
     using Base::rho;
-    using Base::shut;
     using Base::squared_b;
-    using Base::support;
     using Base::sweeps_signs;
     using Base::system;
     using Base::table;
@@ -43,8 +43,8 @@ struct Start : System<Kind, Lanes> {
 
     // Reads what is given, and puts every column at a bound or, without bounds, in the factor. False where
     // another solver has to see to it: it is told apart there what is wrong, if something is.
-    SW_HD bool begin() {
-        shut = n < 64 ? ~uint64_t(0) << n : 0;
+    SW_HD bool read() {
+        excluded = n < 64 ? ~uint64_t(0) << n : 0;
         if constexpr (Lanes::has_sweeps)
             lanes.clear_two(sweeps_signs && products.guess ? w : x, w, this->swept());
         this->template each<own_columns>(this->swept(), [&](int j, int t) {
@@ -95,9 +95,9 @@ struct Start : System<Kind, Lanes> {
 
 private:
     SW_HD void read_mask() {
-        const Family& family = job.family;
-        if (!family.mask) return;
-        const uint8_t* mask = family.mask + system * family.mask_stride;
+        const Constraints& constraints = job.constraints;
+        if (!constraints.mask) return;
+        const uint8_t* mask = constraints.mask + system * constraints.mask_stride;
         this->each_column([&](int j, int) {
             if (j < job.columns && !mask[j]) masked |= bit_of(j);
         });
@@ -129,9 +129,9 @@ private:
             if (!read_products(products.table, n)) odd = 1;
             squared_b = products.table[n * (n + 1)];
         } else if constexpr (Kind::source == normal_equations) {
-            const Family& family = job.family;
-            linear = family.linear + system * family.linear_stride;
-            if (!read_products(family.gram + system * family.gram_stride, job.columns)) odd = 1;
+            const Constraints& constraints = job.constraints;
+            linear = constraints.linear + system * constraints.linear_stride;
+            if (!read_products(constraints.gram + system * constraints.gram_stride, job.columns)) odd = 1;
         }
         this->each_column([&](int j, int t) {
             double& square = table[j * Kind::capacity + j];
@@ -146,8 +146,9 @@ private:
         });
         lanes.sync();
         if constexpr (Kind::source == normal_equations) {
-            const Family& family = job.family;
-            const double given = family.squared_b ? family.squared_b[system * family.squared_b_stride] : 0.0;
+            const Constraints& constraints = job.constraints;
+            const double given =
+                constraints.squared_b ? constraints.squared_b[system * constraints.squared_b_stride] : 0.0;
             highest = lanes.most(highest);
             squared_b = given > 0 ? given : highest * highest;
         }
@@ -191,19 +192,20 @@ private:
     SW_HD double reach_of(int j, double inverse) const {
         double reach = b_norm * inverse;
         if constexpr (Kind::summed) {
-            const Family& family = job.family;
-            const double low = family.sum_low[system * family.sum_stride],
-                         high = family.sum_high[system * family.sum_stride], s = this->coefficient(j);
+            const Constraints& constraints = job.constraints;
+            const double low = constraints.sum_low[system * constraints.sum_stride],
+                         high = constraints.sum_high[system * constraints.sum_stride],
+                         s = this->coefficient(j);
             if (s > 0) reach += absolute(is_finite(high) ? high : is_finite(low) ? low : 0.0) / s;
         }
         return reach;
     }
 
     SW_HD bool put_at_bounds() {
-        uint64_t out = 0, up = 0, nonzero = 0, unbounded = 0;
+        uint64_t out = 0, up = 0, not_zero = 0, unbounded = 0;
         bool crossed = false;  // bounds; or a square is beyond the largest number
         if constexpr (Lanes::has_sweeps && Kind::shares && !own_norms && !Kind::bounded) {
-            shut |= (keeps_sum ? products.sum->nothing : products.nothing) | masked;
+            excluded |= (keeps_sum ? products.sum->nothing : products.nothing) | masked;
             return true;
         }
         uint64_t below = 0, above = 0;
@@ -239,11 +241,11 @@ private:
                 }
                 if (!is_finite(low)) up |= bit;
                 if (this->scale(j) > 0) x[j] = this->in_units_of(j, is_finite(low) ? low : high);
-                if (x[j] != 0) nonzero |= bit;
+                if (x[j] != 0) not_zero |= bit;
             }
         });
         lanes.sync();
-        shut |= lanes.join(out);
+        excluded |= lanes.join(out);
         if constexpr (Kind::boxed) {
             far_below = lanes.join(below);
             far_above = lanes.join(above);
@@ -251,7 +253,7 @@ private:
         if (lanes.any(crossed)) return false;
         if constexpr (Kind::bounded) {
             at_upper = lanes.join(up);
-            support = lanes.join(nonzero);
+            nonzero = lanes.join(not_zero);
             SW_ROLLED
             for (uint64_t rest = lanes.join(unbounded); rest; rest &= rest - 1) {
                 if (count == Kind::positions) return false;

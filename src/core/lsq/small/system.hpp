@@ -46,7 +46,7 @@ struct System {
     static constexpr bool sweeps_signs = keeps_inverses && !Kind::bounded;
     double own_inverse[own_norms ? own_columns : 1];
     // Columns in the factor; out of it at their upper bound; that take no part; and with x other than zero.
-    uint64_t passive = 0, at_upper = 0, shut = 0, support = 0;
+    uint64_t in_factor = 0, at_upper = 0, excluded = 0, nonzero = 0;
     uint64_t masked = 0;  // that are not there
     // With bounds so far away that x would lose its digits to them: they do not count while nothing is beyond
     // them (types.hpp: far_bounds).
@@ -65,7 +65,7 @@ struct System {
           products(products),
           lanes(lanes),
           numbers(job),
-          n(job.columns + job.family.slack),
+          n(job.columns + job.constraints.slack),
           x(sweeps_signs && products.guess ? products.guess->x : store.x),
           w(store.w),
           table(store.table),
@@ -86,7 +86,7 @@ struct System {
     template <class Body>
     SW_HD void each_in_factor(Body body) const {
         if constexpr (keeps_inverses) {
-            for (uint64_t rest = passive; rest; rest &= rest - 1) body(lowest_of(rest), lowest_of(rest));
+            for (uint64_t rest = in_factor; rest; rest &= rest - 1) body(lowest_of(rest), lowest_of(rest));
         } else {
             each_position(count, [&](int p, int t) { body(order[p], t); });
         }
@@ -122,9 +122,9 @@ struct System {
         return find_coefficient(j);
     }
     SW_HD double find_coefficient(int j) const {
-        const Family& family = job.family;
-        const bool given = family.coefficients && !is_slack(j);
-        return (given ? family.coefficients[j] : 1.0) * scale(j);
+        const Constraints& constraints = job.constraints;
+        const bool given = constraints.coefficients && !is_slack(j);
+        return (given ? constraints.coefficients[j] : 1.0) * scale(j);
     }
     // |a_j|^2, the penalty's rows included, not the sum's.
     SW_HD double square(int j) const {
@@ -151,7 +151,7 @@ struct System {
         else
             return inverse_norms()[j];
     }
-    // Of all columns, for who has sweeps.
+    // Of all columns, used by the SIMD (CPU) implementation.
     SW_HD const double* inverse_norms() const {
         if constexpr (own_norms)
             return own_inverse;
@@ -174,17 +174,17 @@ struct System {
 
     // Bounds as given, and in the units of the scaled columns.
     SW_HD double given_bound(int j, bool upper) const {
-        const Family& family = job.family;
+        const Constraints& constraints = job.constraints;
         if constexpr (!Kind::bounded) return upper ? double_infinity : 0.0;
         if (is_slack(j)) {
-            const double low = family.sum_low[system * family.sum_stride],
-                         high = family.sum_high[system * family.sum_stride];
+            const double low = constraints.sum_low[system * constraints.sum_stride],
+                         high = constraints.sum_high[system * constraints.sum_stride];
             if (!upper) return is_finite(high) ? 0.0 : -double_infinity;
             return is_finite(high) ? high - low : is_finite(low) ? 0.0 : double_infinity;
         }
         if constexpr (!Kind::boxed) return upper ? double_infinity : 0.0;
-        return upper ? family.upper[system * family.upper_stride + j]
-                     : family.lower[system * family.lower_stride + j];
+        return upper ? constraints.upper[system * constraints.upper_stride + j]
+                     : constraints.lower[system * constraints.lower_stride + j];
     }
     // Bounds as they count: far ones are infinite.
     SW_HD double bound(int j, bool upper) const {
@@ -212,7 +212,7 @@ struct System {
         lanes.sync();
         if (lanes.lane() == 0) x[j] = value;
         lanes.sync();
-        support = value != 0 ? support | bit_of(j) : support & ~bit_of(j);
+        nonzero = value != 0 ? nonzero | bit_of(j) : nonzero & ~bit_of(j);
     }
     SW_HD void enter(int j) {
         if constexpr (!keeps_inverses) {
@@ -220,15 +220,15 @@ struct System {
             lanes.sync();
         }
         ++count;
-        passive |= bit_of(j);
+        in_factor |= bit_of(j);
         at_upper &= ~bit_of(j);
     }
     // Columns that are out of the factor, as many as it has room for.
     SW_HD void enter_some(uint64_t columns) {
         if constexpr (keeps_inverses) {
-            passive |= columns;
+            in_factor |= columns;
             at_upper &= ~columns;
-            count = bits_in(static_cast<unsigned>(passive));
+            count = bits_in(static_cast<unsigned>(in_factor));
             return;
         }
         int place = count;
@@ -236,9 +236,9 @@ struct System {
         for (; columns && place < Kind::positions; columns &= columns - 1, ++place) {
             const int j = lowest_of(columns);
             if (lanes.lane() == 0) order[place] = j;
-            passive |= bit_of(j);
+            in_factor |= bit_of(j);
         }
-        at_upper &= ~passive;
+        at_upper &= ~in_factor;
         count = place;
         lanes.sync();
     }
@@ -275,7 +275,7 @@ struct System {
             for (int p = 0; p < count; ++p) body(order[p]);
         } else {
             SW_ROLLED
-            for (uint64_t rest = support; rest; rest &= rest - 1) body(lowest_of(rest));
+            for (uint64_t rest = nonzero; rest; rest &= rest - 1) body(lowest_of(rest));
         }
     }
 
@@ -287,7 +287,7 @@ struct System {
             if constexpr (wants_product && Kind::summed) w[n - 1] = 0;  // perhaps a slack
             return numbers.with(b(), [&](const auto* values) {
                 return lanes.template residual<wants_product>(values, job.rows, products.shared, x,
-                                                              subtracts ? support : 0, job.columns, w);
+                                                              subtracts ? nonzero : 0, job.columns, w);
             });
         } else if constexpr (width > 1)
             return residual_by_lanes<wants_product>(*this, subtracts);
