@@ -76,8 +76,8 @@ constexpr int64_t nnls_chain_length = 64;
 
 struct NnlsJob {
     int64_t systems;
-    int64_t
-        systems_in_batch;  // systems of the batch that these are a part of, by which a method is chosen; or 0
+    // Of the batch that these are a part of, by which a method is chosen; or 0.
+    int64_t systems_in_batch;
     int32_t rows, columns;
     int32_t single;  // 1: a, b, warm_values, x and dual are floats; 0: doubles. Read by the host alone.
     // Dense matrices, `a_stride` apart (0: one for all); or, where `pulse_length` is not 0, pulses of a

@@ -3,6 +3,7 @@
 //   q = (L'Lx)_P' B^-1 (L'Lx)_P,   d phi / d nu = 2 nu q,   d psi / d nu = -2 q.
 #pragma once
 
+#include "core/lsq/brent.hpp"
 #include "core/lsq/general_set.hpp"
 #include "core/lsq/level.hpp"
 
@@ -311,7 +312,8 @@ private:
                 continue;
             const double s = low + k * spacing;
             double x = s, least = value[k];
-            last = brent(max_of(low, s - spacing), x, min_of(high, s + spacing), least, spectrum, alpha);
+            last = brent(max_of(low, s - spacing), x, min_of(high, s + spacing), least,
+                         [&](double u) { return cross_validation(u, spectrum, alpha); });
             if (!(least < best)) continue;
             best = least;
             best_s = x;
@@ -340,49 +342,6 @@ private:
         });
         const double rest = task.matrix.top.rows - team.sum(part);
         return phi / (rest * rest);
-    }
-
-    // The minimum between a and c, x with value fx between them (Brent 1973, chapter 5), to 1e-5 in ln nu.
-    // Returns where it looked last.
-    SW_HD double brent(double a, double& x, double c, double& fx, const double* spectrum, double alpha) {
-        constexpr double golden = 0.3819660112501051, tolerance = 1e-5;
-        double w = x, v = x, fw = fx, fv = fx, step = 0, before = 0, last = -double_infinity;
-        for (int k = 0; k < 40; ++k) {
-            const double middle = 0.5 * (a + c);
-            if (absolute(x - middle) <= 2 * tolerance - 0.5 * (c - a)) break;
-            double p = 0, q = 0;
-            if (absolute(before) > tolerance) {
-                const double r = (x - w) * (fx - fv);
-                q = (x - v) * (fx - fw);
-                p = (x - v) * q - (x - w) * r;
-                q = 2 * (q - r);
-                if (q > 0) p = -p;
-                q = absolute(q);
-            }
-            const double earlier = before;
-            before = step;
-            if (absolute(p) < absolute(0.5 * q * earlier) && p > q * (a - x) && p < q * (c - x)) {
-                step = p / q;
-            } else {
-                before = x < middle ? c - x : a - x;
-                step = golden * before;
-            }
-            if (absolute(step) < tolerance) step = step < 0 ? -tolerance : tolerance;
-            const double u = x + step, fu = cross_validation(u, spectrum, alpha);
-            last = u;
-            if (fu <= fx) {
-                (u < x ? c : a) = x;
-                v = w, fv = fw, w = x, fw = fx, x = u, fx = fu;
-            } else {
-                (u < x ? a : c) = u;
-                if (fu <= fw || w == x) {
-                    v = w, fv = fw, w = u, fw = fu;
-                } else if (fu <= fv || v == x || v == w) {
-                    v = u, fv = fu;
-                }
-            }
-        }
-        return last;
     }
 
     // The corner of the curve (ln phi, ln psi): the point of a fixed grid where the circle through it and its
