@@ -119,7 +119,7 @@ constexpr double credible_in_single = 1e-4;
 constexpr double credible_decrement = 1e-2;
 
 SW_HD double violation_of(const Job& job, const Measured& x) {
-    const double measure = is_relative_to_b(job.family) ? x.b_norm : x.size;
+    const double measure = is_relative_to_b(job.constraints) ? x.b_norm : x.size;
     if (!(measure < double_infinity && x.breach < double_infinity)) return double_infinity;
     return measure > 0 ? max_of(0.0, x.breach) / measure : x.breach > 0 ? double_infinity : 0.0;
 }
@@ -127,7 +127,7 @@ SW_HD double violation_of(const Job& job, const Measured& x) {
 // Whether the certificate holds. `single`: x is rounded to single precision.
 SW_HD bool is_certified(const Job& job, const Measured& x, bool single) {
     const Options& options = job.options;
-    const bool summed = job.family.general && job.family.summed;
+    const bool summed = job.constraints.general && job.constraints.summed;
     const double rounding = options.rounding * (summed ? allowed_with_sum : allowed_rounding),
                  credible = max_of(options.tolerance, single ? credible_in_single : credible_violation),
                  violation = violation_of(job, x);
