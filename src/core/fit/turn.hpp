@@ -25,6 +25,7 @@ SW_BEGIN
 
 struct FitConstants {
     static constexpr double accept = 1e-4;       // least ratio of true to foretold decrease
+    static constexpr double first_radius = 0.7;  // over the length of the start; MINPACK: 100, TRF: 1
     static constexpr double tail = 0.05;         // the secant term counts below this promise
     static constexpr double quiet = 1e-4;        // the last step took less than this of the cost
     static constexpr int stall = 30, wall = 12;  // rejections in a row; of points that are not finite
@@ -150,8 +151,8 @@ SW_HD void scale_model(Size n, const double* low, const double* high, const FitS
         model.low[i] = (low[i] - s.x[i]) * size;
         model.high[i] = (high[i] - s.x[i]) * size;
         for (int j = 0; j <= i; ++j) model.A[at(i, j)] = s.H[at(i, j)] * inverse * model.to_x[j];
-        // (A column that has vanished still needs a pivot; it is then too small to matter.)
-        model.A[at(i, i)] += ridge * max_of(model.A[at(i, i)], 1e-24);
+        // (Relative to the column as it is here: one that has shrunk may still promise much.)
+        model.A[at(i, i)] = model.A[at(i, i)] > 0 ? model.A[at(i, i)] * (1 + ridge) : 1;
     }
 }
 
@@ -239,7 +240,7 @@ SW_HD bool aim(Size n, const FitOptions& options, const double* low, const doubl
             s.secant_used = 1;
         }
     }
-    if (s.radius < 0) s.radius = place > 0 ? square_root(place) : 100;
+    if (s.radius < 0) s.radius = place > 0 ? FitConstants::first_radius * square_root(place) : 100;
     double damping = 0;
     if (length_of(n, step) > 1.1 * s.radius) damp_step(n, model, s.radius, s.damping, damping, step);
     s.damping = damping;
@@ -277,6 +278,10 @@ SW_HD bool fit_turn(Size n, const FitOptions& options, const double* low, const 
             return false;
         }
         take_point(n, s, cost, g, H);
+        // A residual that moving x by a thousandth of the start's rounding would change as much is none.
+        double sum = 0;
+        for (int i = 0; i < n; ++i) sum += s.scale[i] * s.x[i] * s.x[i];
+        s.floor = max_of(s.floor, 8e-6 * options.epsilon * options.epsilon * sum);
     } else {
         judge_trial(n, options, s, cost, g, H);
         if (s.status != FitStatus::running) return false;

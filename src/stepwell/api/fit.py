@@ -12,9 +12,10 @@ from stepwell.arrays import is_array, is_cuda
 from stepwell.common.checks import require, require_kind, warn_caller
 from stepwell.common.typing import ArrayLike
 from stepwell.fit import arguments
+from stepwell.fit.arguments import axes_of
 from stepwell.fit.assembling import result_of
 from stepwell.fit.evaluation import evaluation_of
-from stepwell.fit.functions import Residual
+from stepwell.fit.functions import Residual, parameter_names
 from stepwell.fit.loop import solve
 from stepwell.fit.problem import FitProblem
 from stepwell.fit.result import FitResult
@@ -174,7 +175,7 @@ def curve_fit(
         found: FitResult = f.__stepwell_fit_on_device__(*read)
         return found
     whole = None
-    if sigma is not None and np.ndim(ydata) == 1 and np.ndim(sigma) == 2:
+    if sigma is not None and axes_of(ydata) == 1 and axes_of(sigma) == 2:
         whole, sigma = sigma, None
     problem, curve = arguments.read_curve(
         f, xdata, ydata, p0, sigma, absolute_sigma, check_finite, bounds, nan_policy, mask, fixed, own_x, options
@@ -185,7 +186,7 @@ def curve_fit(
         evaluation = whitened(evaluation, problem, whole)
         compiled = None
     if linear is not None:
-        places = arguments.read_places("linear", linear, problem.parameters, arguments.parameter_names(f))
+        places = arguments.read_places("linear", linear, problem.parameters, parameter_names(f))
         require(loss == "linear", "loss", loss, "'linear' where parameters are projected out")
         require(starts is None, "starts", starts, "None with linear")
         return result_of(problem, solve_projected(problem, evaluation, places), evaluation, curve)

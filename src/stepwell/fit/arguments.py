@@ -75,6 +75,11 @@ def on_host(argument: str, value: Any) -> np.ndarray:
     return found if found.dtype in (np.float32, np.float64) else found.astype(np.float64)
 
 
+def axes_of(value: Any) -> int:
+    """Return how many axes an array has, of whatever library, or a list."""
+    return int(value.ndim) if hasattr(value, "ndim") else np.ndim(value)
+
+
 def read_options(given: dict[str, Any]) -> dict[str, Any]:
     """Return the options that both calls have, checked."""
     method = given.pop("method")
@@ -291,8 +296,9 @@ def _is_single(template: Array, y: np.ndarray, xdata: Any) -> bool:
     """Whether parameters are float32: data and x are, or JAX has no doubles."""
     if not holds_double(template):
         return True
-    narrow = getattr(xdata, "dtype", None) is None or "float64" not in str(xdata.dtype)
-    return y.dtype == np.float32 and narrow
+    if y.dtype != np.float32:
+        return False
+    return getattr(xdata, "dtype", None) is None or "float64" not in str(xdata.dtype)
 
 
 def in_single(x0: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -68,9 +68,10 @@ def on_host(array: Array) -> np.ndarray:
     return host_copy(array) if is_cuda(array) else host_view(array)
 
 
-def jacobian_as_rows(found: Any, rows: int, points: int, n: int) -> np.ndarray:
-    """Return what a caller's jac returned as (rows, points, n)."""
-    found = found if type(found) is np.ndarray else np.asarray(found)
+def jacobian_as_rows(returned: Any, values: np.ndarray, n: int) -> np.ndarray:
+    """Return what a caller's jac returned as (rows, points, n), where the function has values (rows, points)."""
+    rows, points = values.shape
+    found: np.ndarray = returned if type(returned) is np.ndarray else np.asarray(returned)
     if found.dtype not in (np.float32, np.float64):
         found = found.astype(np.float64)
     if found.shape == (rows, points, n):
@@ -96,7 +97,7 @@ def typical_sizes(problem: FitProblem) -> np.ndarray:
     """Return sizes of the parameters (problems, n): of the start, or of a narrow box; 1 where nothing tells."""
     start = np.abs(problem.x0)
     if start.all():
-        return 1e-2 * start
+        return np.asarray(1e-2 * start)
     with np.errstate(invalid="ignore"):
         width = np.broadcast_to(problem.high - problem.low, problem.x0.shape)
     unknown = np.where(np.isfinite(width) & (width > 0), np.minimum(1.0, width), 1.0)
@@ -152,8 +153,8 @@ class _Batch:
 
     def jacobian(self, x: np.ndarray, rows: np.ndarray, values: np.ndarray) -> np.ndarray:
         if self._jac is not None:
-            return jacobian_as_rows(self._jac(x, rows), *values.shape, x.shape[1])
-        return self._differences(x, rows, values)
+            return jacobian_as_rows(self._jac(x, rows), values, x.shape[1])
+        return np.asarray(self._differences(x, rows, values))
 
 
 class _Lone(_Batch):
@@ -219,7 +220,7 @@ class _Lone(_Batch):
 
     def jacobian(self, x: np.ndarray, rows: np.ndarray, values: np.ndarray) -> np.ndarray:
         if self._one_jac is None:
-            return self._differences(x, rows, values)
+            return np.asarray(self._differences(x, rows, values))
         function = self._function
         if isinstance(function, Residual):
             found = self._one_jac(x[0], *function.args, **function.kwargs)
@@ -228,7 +229,7 @@ class _Lone(_Batch):
             found = self._jac(x, rows)
         else:
             found = self._one_jac(function.abscissa(0), *x[0])
-        return jacobian_as_rows(found, *values.shape, x.shape[1])
+        return jacobian_as_rows(found, values, x.shape[1])
 
 
 class _OnDevice(_Batch):
@@ -245,8 +246,8 @@ class _OnDevice(_Batch):
     def jacobian(self, x: np.ndarray, rows: np.ndarray, values: np.ndarray) -> np.ndarray:
         if self._jac is not None:
             found = on_host(self._jac(self._there(x), self._there(rows)))
-            return jacobian_as_rows(found, *values.shape, x.shape[1])
-        return self._differences(x, rows, values)
+            return jacobian_as_rows(found, values, x.shape[1])
+        return np.asarray(self._differences(x, rows, values))
 
     def _there(self, array: np.ndarray) -> Array:
         return copy_to_device_of(array, self._template)

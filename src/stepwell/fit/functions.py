@@ -118,13 +118,12 @@ def as_rows(values: Any, rows: int, points: int | None, name: str) -> np.ndarray
         found = found.astype(np.float32 if found.dtype.itemsize < 4 else np.float64)
     if points is None and found.ndim == 2 and found.shape[0] == rows:
         return found
-    wanted = (rows, points)
-    if found.shape == wanted:
+    if found.shape == (rows, points):
         return found
     if rows == 1 and found.ndim == 1 and points in (None, found.shape[0]):
         return found[None]
     if points is not None and found.shape in ((rows, 1), (1, points)) and found.ndim == 2:
-        return np.broadcast_to(found, wanted)
+        return np.broadcast_to(found, (rows, points))
     raise wrong_shape(name, tuple(found.shape), rows, points)
 
 

@@ -84,7 +84,8 @@ class LibraryEvaluation:
         k, abscissa, there, which = self._arguments(x, rows)
         if self._jac is not None:
             found = on_host(self._jac(there, which))
-            return jacobian_as_rows(found, len(there), values.shape[1], x.shape[1])[:k]
+            shape = np.broadcast_to(values[:1], (len(there), values.shape[1]))
+            return jacobian_as_rows(found, shape, x.shape[1])[:k]
         columns = on_host(self._programs.columns(abscissa, there, which))
         return _real(np.moveaxis(columns, 0, 2)[:k])
 

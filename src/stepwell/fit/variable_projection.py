@@ -94,7 +94,8 @@ def bounded_amplitudes(
     linear = np.einsum("bmk,bm->bk", phi, target)
     k, K = linear.shape
     lows, highs = (np.ascontiguousarray(np.broadcast_to(side, (k, K)), np.float64) for side in (low, high))
-    return _core.fit_bounded(np.ascontiguousarray(gram), np.ascontiguousarray(linear), lows, highs)
+    a, side = _core.fit_bounded(np.ascontiguousarray(gram), np.ascontiguousarray(linear), lows, highs)
+    return a, side
 
 
 def solve_projected(problem: FitProblem, evaluation: Evaluation, places: list[int]) -> dict[str, Any]:
