@@ -9,13 +9,16 @@ import numpy as np
 
 from stepwell.api.fit_blocks import are_containers, over_blocks
 from stepwell.arrays import is_array, is_cuda
+from stepwell.arrays.bounds import split_bounds
 from stepwell.common.checks import require, require_kind, warn_caller
 from stepwell.common.typing import ArrayLike
+from stepwell.derivatives import plug_for
+from stepwell.derivatives.fit import Given
 from stepwell.fit import arguments
 from stepwell.fit.arguments import axes_of
 from stepwell.fit.assembling import result_of
 from stepwell.fit.evaluation import evaluation_of
-from stepwell.fit.functions import Residual, parameter_names
+from stepwell.fit.functions import Curve, Residual, parameter_names
 from stepwell.fit.loop import solve
 from stepwell.fit.problem import FitProblem
 from stepwell.fit.result import FitResult
@@ -138,7 +141,9 @@ def curve_fit(
     Returns
     -------
     FitResult
-        Also unpacks as ``popt, pcov``. Trouble in one problem of a batch is that problem's status.
+        Also unpacks as ``popt, pcov``. Trouble in one problem of a batch is that problem's status. With tensors that
+        ask for gradients, and inside JAX's transformations, `x` has derivatives in `ydata`, `sigma`, `xdata` and the
+        bounds, by the implicit formula with the whole Hessian.
 
     Examples
     --------
@@ -162,6 +167,16 @@ def curve_fit(
             callback=callback,
         )  # fmt: skip
         return over_blocks(curve_fit, f, xdata, ydata, every, dim)
+    ends = split_bounds(bounds, "ends") if isinstance(bounds, tuple | list) else None
+    plug = None if type(ydata) is np.ndarray else plug_for((), ydata, sigma, xdata, *(ends or ()), look=False)
+    if plug is not None:
+        every = dict(
+            p0=p0, absolute_sigma=absolute_sigma, check_finite=check_finite, method=method, jac=jac,
+            nan_policy=nan_policy, mask=mask, fixed=fixed, linear=linear, own_x=own_x, loss=loss, f_scale=f_scale,
+            x_scale=x_scale, starts=starts, uncertainty=uncertainty, ftol=ftol, xtol=xtol, gtol=gtol, maxiter=maxiter,
+            maxfev=maxfev, max_nfev=max_nfev, threads=threads, progress=progress, callback=callback,
+        )  # fmt: skip
+        return _differentiable(plug, f, xdata, ydata, sigma, ends or bounds, every)
     require(not full_output, "full_output", True, "False: the result has all of it (r.nfev, r.residuals, r.message)")
     given = dict(
         method=method, loss=loss, f_scale=f_scale, x_scale=x_scale, uncertainty=uncertainty, ftol=ftol, xtol=xtol,
@@ -195,6 +210,23 @@ def curve_fit(
         ends, chosen = over_starts(problem, evaluation, starts, run)
         return result_of(problem, ends, evaluation, curve, chosen)
     return result_of(problem, run(problem, evaluation), evaluation, curve)
+
+
+def _differentiable(
+    plug: Any, f: Any, xdata: Any, ydata: Any, sigma: Any, bounds: Any, every: dict[str, Any]
+) -> FitResult:
+    """Fit with x a function of data, sigma, x and bounds."""
+    lead, points = tuple(ydata.shape[:-1]), int(ydata.shape[-1])
+    own = arguments.owns_x(xdata, lead, points, every["own_x"])
+    require(sigma is None or axes_of(sigma) <= 1 or bool(lead), "sigma", "a matrix", "deviations, with derivatives")
+    given = Given(Curve(f, xdata, own), own, every["loss"], every["f_scale"], every["mask"], lead, points)
+
+    def solver(*, lower: Any, upper: Any, **parts: Any) -> FitResult:
+        return curve_fit(f, bounds=(lower, upper), **parts, **every)
+
+    parts = dict(xdata=xdata, ydata=ydata, sigma=sigma, lower=bounds[0], upper=bounds[1])
+    found: FitResult = plug.curve_fit(solver, given, parts)
+    return found
 
 
 class _Compiled:

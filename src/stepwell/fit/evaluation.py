@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
 
-from stepwell.arrays import Array, copy_to_device_of, host_copy, host_view, is_cuda, kind_of
+from stepwell.arrays import Array, copy_to_device_of, kind_of
 from stepwell.common.checks import require
 from stepwell.fit.differences import ONE_CALL, JacobianByDifferences
-from stepwell.fit.functions import Curve, Residual, as_rows
+from stepwell.fit.functions import Curve, Function, Residual, as_rows, called_jac, jacobian_as_rows, on_host
 from stepwell.fit.problem import FitProblem
 from stepwell.quasi_newton.differences import SCHEMES
-from stepwell.quasi_newton.running_rows import takes_rows
-
-Function = Curve | Residual
 
 
 class Evaluation(Protocol):
@@ -61,36 +57,6 @@ def evaluation_of(function: Function, jac: Any, problem: FitProblem, steps: Any 
     if problem.lone:
         return _Lone(function, jac, problem, steps)
     return _Batch(function, jac, problem, steps)
-
-
-def on_host(array: Array) -> np.ndarray:
-    """Return an array of any library as one of NumPy: a view where it is on the host."""
-    return host_copy(array) if is_cuda(array) else host_view(array)
-
-
-def jacobian_as_rows(returned: Any, values: np.ndarray, n: int) -> np.ndarray:
-    """Return what a caller's jac returned as (rows, points, n), where the function has values (rows, points)."""
-    rows, points = values.shape
-    found: np.ndarray = returned if type(returned) is np.ndarray else np.asarray(returned)
-    if found.dtype not in (np.float32, np.float64):
-        found = found.astype(np.float64)
-    if found.shape == (rows, points, n):
-        return found
-    if found.shape == (points, n) and rows == 1:
-        return found[None]
-    raise ValueError(
-        f"jac returned shape {tuple(found.shape)} for {rows} problems; allowed: ({rows}, {points}, {n}), points by "
-        "parameters of each problem"
-    )
-
-
-def called_jac(function: Function, jac: Callable[..., Any]) -> Callable[[Any, Any], Any]:
-    """Return a jac as a function of points (k, n) and rows, called as the function itself is."""
-    if isinstance(function, Curve):
-        return Curve(jac, function.x, function.own)
-    if takes_rows(jac, function.args) and not function.lone:
-        return lambda p, rows: jac(p, rows, *function.args, **function.kwargs)
-    return lambda p, rows: jac(p, *function.args, **function.kwargs)
 
 
 def typical_sizes(problem: FitProblem) -> np.ndarray:

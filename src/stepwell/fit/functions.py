@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from stepwell.arrays import Array, host_copy, host_view, is_cuda
 from stepwell.common.checks import require, require_function
 from stepwell.quasi_newton.running_rows import NAMES, takes_rows
 
@@ -132,4 +133,37 @@ def wrong_shape(name: str, shape: tuple[int, ...], rows: int, points: int | None
     return ValueError(
         f"{name} returned shape {shape} for {rows} problems; allowed: ({rows}, {'m' if points is None else points}), "
         "one row per problem: parameters come as columns (k, 1), which broadcast against x of shape (m,)"
+    )
+
+
+Function = Curve | Residual
+
+
+def called_jac(function: Function, jac: Callable[..., Any]) -> Callable[[Any, Any], Any]:
+    """Return a jac as a function of points (k, n) and rows, called as the function itself is."""
+    if isinstance(function, Curve):
+        return Curve(jac, function.x, function.own)
+    if takes_rows(jac, function.args) and not function.lone:
+        return lambda p, rows: jac(p, rows, *function.args, **function.kwargs)
+    return lambda p, rows: jac(p, *function.args, **function.kwargs)
+
+
+def on_host(array: Array) -> np.ndarray:
+    """Return an array of any library as one of NumPy: a view where it is on the host."""
+    return host_copy(array) if is_cuda(array) else host_view(array)
+
+
+def jacobian_as_rows(returned: Any, values: np.ndarray, n: int) -> np.ndarray:
+    """Return what a caller's jac returned as (rows, points, n), where the function has values (rows, points)."""
+    rows, points = values.shape
+    found: np.ndarray = returned if type(returned) is np.ndarray else np.asarray(returned)
+    if found.dtype not in (np.float32, np.float64):
+        found = found.astype(np.float64)
+    if found.shape == (rows, points, n):
+        return found
+    if found.shape == (points, n) and rows == 1:
+        return found[None]
+    raise ValueError(
+        f"jac returned shape {tuple(found.shape)} for {rows} problems; allowed: ({rows}, {points}, {n}), points by "
+        "parameters of each problem"
     )

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.arrays import copy_to_device_of, kind_of, shapes_are_compiled
-from stepwell.fit.evaluation import Function, called_jac, jacobian_as_rows, on_host
-from stepwell.fit.functions import Curve, wrong_shape
+from stepwell.fit.functions import Curve, Function, called_jac, jacobian_as_rows, on_host, wrong_shape
 from stepwell.fit.problem import FitProblem
 
 #: Programs are compiled for so many rows: all, and then a quarter of what was held, when no more run.
@@ -140,9 +139,9 @@ def _fits(found: Any, p: Any, points: int | None) -> bool:
     return len(shape) == 2 and shape[0] == p.shape[0] and points in (None, shape[1])
 
 
-def _by_jax(function: Any, points: int | None) -> _Programs:
+def jax_function(function: Any, points: int | None) -> Callable[[Any, Any, Any], Any]:
+    """Return a model as a function of x, points (k, n) and rows in JAX; one of a single problem is mapped."""
     import jax
-    import jax.numpy as jnp
 
     def batched(x: Any, p: Any, rows: Any) -> Any:
         first: Exception | None = None
@@ -160,6 +159,15 @@ def _by_jax(function: Any, points: int | None) -> _Programs:
             )
         except Exception:
             raise first from None
+
+    return batched
+
+
+def _by_jax(function: Any, points: int | None) -> _Programs:
+    import jax
+    import jax.numpy as jnp
+
+    batched = jax_function(function, points)
 
     def columns(x: Any, p: Any, rows: Any) -> Any:
         n = p.shape[1]
@@ -181,7 +189,8 @@ def _one(function: Any, x: Any, q: Any, row: Any) -> Any:
     return function(q, row)
 
 
-def _by_torch(function: Any, points: int | None) -> _Programs:
+def torch_function(function: Any, points: int | None) -> Callable[[Any, Any, Any], Any]:
+    """Return a model as a function of x, points (k, n) and rows of tensors; one of a single problem is mapped."""
     import torch
 
     state: dict[str, bool] = {}
@@ -204,6 +213,15 @@ def _by_torch(function: Any, points: int | None) -> _Programs:
             state["one"] = True
             return found
         return torch.func.vmap(lambda q: _one(function, x, q, None))(p)
+
+    return at
+
+
+def _by_torch(function: Any, points: int | None) -> _Programs:
+    import torch
+
+    at = torch_function(function, points)
+    state: dict[str, bool] = {}
 
     def values(x: Any, p: Any, rows: Any) -> Any:
         with torch.no_grad():
