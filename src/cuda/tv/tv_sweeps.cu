@@ -48,9 +48,9 @@ struct Problem {
         return static_cast<const Scalar*>(values)[index * problem_stride + (per_pixel ? pixel : 0)];
     }
     __device__ Scalar clip(Scalar value, int pixel) const {
-        return clipped(value,
-                       bound(job.lower, job.lower_stride, job.lower_per_pixel, pixel, -Scalar(double_infinity)),
-                       bound(job.upper, job.upper_stride, job.upper_per_pixel, pixel, Scalar(double_infinity)));
+        return clipped(
+            value, bound(job.lower, job.lower_stride, job.lower_per_pixel, pixel, -Scalar(double_infinity)),
+            bound(job.upper, job.upper_stride, job.upper_per_pixel, pixel, Scalar(double_infinity)));
     }
 
     // The place of a pixel along every axis.

@@ -126,7 +126,9 @@ def random_sweep(dims, rows, kind, bounds, dtype, batch=3) -> Sweep:
         s = np.clip(h, lower, upper)
         v = h - s
     z = sweeps.shrunk(field[0] + field[1], threshold, least, kind == "anisotropic")
-    solved, small = (normal(batch, rows, pixels, size=0.1), normal(batch, rows, rows, size=3 / pixels)) if rows else (None, None)
+    solved, small = (
+        (normal(batch, rows, pixels, size=0.1), normal(batch, rows, rows, size=3 / pixels)) if rows else (None, None)
+    )
     return Sweep(
         tuple(np.linspace(1.0, 0.5, len(dims))), 1.5, sweeps.OVER, kind == "anisotropic", threshold, least,
         np.array([2, 5, 3])[:batch], normal(*image), 0.1 + abs(normal(*image, size=0.1)), solved, small, z,

@@ -1,7 +1,8 @@
 """Cosine transforms (DCT-II, orthonormal) over the trailing axes of a block of images, in any array library.
 
-Kernels transform where there are some (kernels.py). Elsewhere sides of up to `MATRIX_SIDE` pixels are transformed by products with the cosine matrix, which every library has, and
-which give a slice alone the bits that it has in a batch. Longer ones go through the FFT (Makhoul 1980).
+Kernels transform where there are some (kernels.py). Elsewhere sides of up to `MATRIX_SIDE` pixels are transformed by
+products with the cosine matrix, which every library has, and which give a slice alone the bits that it has in a batch.
+Longer ones go through the FFT (Makhoul 1980).
 """
 
 from __future__ import annotations
