@@ -10,9 +10,9 @@ import pytest
 from native_programs import ROOT
 
 from stepwell.cuda import nvrtc
-from stepwell.krylov.tv import device, sweeps
+from stepwell.krylov.tv import device, shrinking, sweeps
 from stepwell.krylov.tv.plans import plan_of
-from stepwell.krylov.tv.sweeps import Sweep
+from stepwell.krylov.tv.shrinking import Sweep
 
 PROGRAM = """
 #define SW_SCALAR {scalar}
@@ -125,7 +125,7 @@ def random_sweep(dims, rows, kind, bounds, dtype, batch=3) -> Sweep:
         h = normal(*image)
         s = np.clip(h, lower, upper)
         v = h - s
-    z = sweeps.shrunk(field[0] + field[1], threshold, least, kind == "anisotropic")
+    z = shrinking.shrunk(field[0] + field[1], threshold, least, kind == "anisotropic")
     solved, small = (
         (normal(batch, rows, pixels, size=0.1), normal(batch, rows, rows, size=3 / pixels)) if rows else (None, None)
     )
@@ -157,11 +157,11 @@ def compare(found, sweep: Sweep, dtype: str) -> None:
                 answer = answer - (S.T @ (M @ (S @ c.ravel()))).reshape(c.shape)
             x = idctn(answer, axes=axes, norm="ortho")
             w = sweep.over * differences(x, sweep.weights) + u - (sweep.over - 1) * z
-            z = sweeps.shrunk(w, sweep.threshold[one], sweep.least[one], sweep.anisotropic)
+            z = shrinking.shrunk(w, sweep.threshold[one], sweep.least[one], sweep.anisotropic)
             u = w - z
             if s is not None:
                 h = sweep.over * x + v - (sweep.over - 1) * s
-                s = sweeps.clipped(h, lower, upper)
+                s = shrinking.clipped(h, lower, upper)
                 v = h - s
         wanted = (x if s is None else s, z, u, s, v)
         for got, right in zip(found, wanted):

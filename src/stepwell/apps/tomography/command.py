@@ -64,7 +64,7 @@ class CenterType(FiniteRange):
 @click.option("--overwrite", is_flag=True, help="Write over what a finished run with other settings has left.")
 @click.option("--lam", default=None,
               help=f"λ itself, or a rule: {', '.join(RULES)}; with --tv {', '.join(TV_RULES)}.")  # fmt: skip
-@click.option("--tv", is_flag=True, help="Total variation: edges stay sharp, and the gap of every slice is proved. λ is "
+@click.option("--tv", is_flag=True, help="Total variation: edges stay sharp, the gap of every slice is proved. λ is "
               "found per slice, from --noise, unless --lam is a number.")  # fmt: skip
 @click.option("--across", type=_POSITIVE, metavar="WEIGHT",
               help="With --tv: couple neighbouring slices with this weight.")  # fmt: skip

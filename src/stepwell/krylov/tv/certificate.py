@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from stepwell.arrays import Array, as_float, copy_to_device_of, double_precision, namespace_of, to_host
-from stepwell.krylov.tv.differences import differences, divergence, sizes
+from stepwell.krylov.tv.differences import along, differences, divergence, sizes
 from stepwell.krylov.tv.metric import Base
-from stepwell.krylov.tv.task import Grid, Task, along, column_sums, image_sums, take_images
+from stepwell.krylov.tv.task import Grid, Task, column_sums, image_sums, take_images
 from stepwell.krylov.tv.transforms import Cosines
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -27,10 +27,8 @@ from stepwell.arrays.device import empty_on_device
 from stepwell.cuda.layouts import structure
 from stepwell.cuda.runtime import Device, Event, Kernel, launch, load_kernel
 from stepwell.krylov.tv.plans import MAX_STAGES, Plan
+from stepwell.krylov.tv.shrinking import Sweep, clipped, shrunk
 from stepwell.operators.cuda_sparse import is_available
-
-if TYPE_CHECKING:
-    from stepwell.krylov.tv.sweeps import Sweep
 
 THREADS = 256
 #: Complex lines of a panel at most, and bytes of shared memory for it: two panels on a multiprocessor, or one.
@@ -134,8 +132,6 @@ def transform(plan: Plan, block: Array, back: bool) -> Array:
 
 def run_sweeps(plan: Plan, sweep: Sweep) -> tuple[Array, ...]:
     """Run the sweeps of all problems; return x, z, u, s and v (None without bounds)."""
-    from stepwell.krylov.tv.sweeps import clipped, shrunk
-
     xp = namespace_of(sweep.linear)
     kept, bounded = plan.kept, sweep.s is not None
     whole = len(kept) == sweep.z.shape[0]
@@ -144,7 +140,7 @@ def run_sweeps(plan: Plan, sweep: Sweep) -> tuple[Array, ...]:
     if not whole:
         w = xp.stack([w[axis] for axis in kept])
     w = as_contiguous(w)
-    h = as_contiguous(sweep.s + sweep.v) if bounded else None
+    h = None if sweep.s is None or sweep.v is None else as_contiguous(sweep.s + sweep.v)
     x = empty_on_device(tuple(sweep.linear.shape), dtype_name(sweep.linear.dtype), sweep.linear)
     launches = _Launches(plan, batch, x)
     held = [as_contiguous(part) for part in (sweep.linear, sweep.inverse)]
@@ -189,6 +185,7 @@ def run_sweeps(plan: Plan, sweep: Sweep) -> tuple[Array, ...]:
         z, u = (_with_axes(field, plan, sweep.z) for field in (z, u))
     if not bounded:
         return x, z, u, None, None
+    assert h is not None
     s = clipped(h, sweep.lower, sweep.upper)
     return s, z, u, s, h - s
 

@@ -19,12 +19,12 @@ import numpy as np
 
 from stepwell.arrays import Array, copy_to_device_of, namespace_of, shapes_are_compiled, take_columns
 from stepwell.krylov.tv.certificate import Certifier
-from stepwell.krylov.tv.differences import divergence
+from stepwell.krylov.tv.differences import along, divergence
 from stepwell.krylov.tv.metric import ROUNDING, Base, Model, build_model, fit_base
 from stepwell.krylov.tv.results import TVStatus
 from stepwell.krylov.tv.state import Books, Marks, State, joined, pushed
 from stepwell.krylov.tv.sweeps import Splitting, put_rows, run_sweeps
-from stepwell.krylov.tv.task import Task, along, column_sums, image_sums
+from stepwell.krylov.tv.task import Task, column_sums, image_sums
 
 #: ρ of the inner loop over the geometric mean of S.
 RHO = 6.5

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -163,10 +162,3 @@ def image_sums(images: Array, leading: int = 0) -> np.ndarray:
     axes = tuple(axis for axis in range(images.ndim) if axis != leading)
     with double_precision(images):
         return to_host(xp.sum(images, axis=axes, dtype=xp.float64))
-
-
-def along(values: Any, block: Array, axis: int = 0) -> Array:
-    """Return one number per problem as an array that multiplies a block of images along its batch axis."""
-    shape = [1] * block.ndim
-    shape[axis] = -1
-    return copy_to_device_of(np.asarray(values, dtype=np.float64).reshape(shape), block)
