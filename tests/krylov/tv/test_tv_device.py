@@ -21,12 +21,13 @@ PROGRAM = """
 inline float rsqrt(float value) {{ return 1 / std::sqrt(value); }}
 using std::sqrt;
 {source}
-extern "C" void run_lines(const TvLaunch* job, int64_t sweep, unsigned blocks) {{
-    emulator::launch(blocks, threads, [=] {{ tv_lines(*job, sweep); }});
+extern "C" void run_lines(const TvLaunch* job, unsigned blocks) {{
+    emulator::launch(blocks, threads, [=] {{ tv_lines(*job); }});
 }}
-extern "C" void run_update(const TvLaunch* job, int64_t sweep, unsigned blocks) {{
-    emulator::launch(blocks, threads, [=] {{ tv_update(*job, sweep); }});
+extern "C" void run_update(const TvLaunch* job, unsigned blocks) {{
+    emulator::launch(blocks, threads, [=] {{ tv_update(*job); }});
 }}
+extern "C" void run_next(const TvLaunch* job, unsigned) {{ tv_next(*job); }}
 """
 
 
@@ -52,8 +53,15 @@ def emulated(request, tmp_path_factory):
         def allow_shared_memory(self, size, device_id):
             assert size <= 8 << 15
 
-    def launch(kernel, grid, block, stream, job, sweep, shared_bytes=0):
-        kernel.run(ctypes.byref(job), ctypes.c_int64(sweep), ctypes.c_uint(grid))
+    def launch(kernel, grid, block, stream, job, shared_bytes=0):
+        kernel.run(ctypes.byref(job), ctypes.c_uint(grid))
+
+    class Graph:
+        def __init__(self, work):
+            self.work = work
+
+        def launch(self, stream):
+            self.work(stream)
 
     patch = pytest.MonkeyPatch()
     patch.setattr(device, "THREADS", 64)
@@ -66,6 +74,8 @@ def emulated(request, tmp_path_factory):
     patch.setattr(device, "Device", lambda number: type("Here", (), {"set_current": lambda self: None})())
     patch.setattr(device, "_kernel", lambda entry, dtype, number: Kernel(entry))
     patch.setattr(device, "launch", launch)
+    patch.setattr(device, "Graph", Graph)
+    patch.setattr(device, "IN_GRAPH", 2)
     device._tables_of.cache_clear()
     yield request.param
     patch.undo()
