@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from stepwell.api.blocks import are_containers, over_blocks
 from stepwell.arrays.bounds import split_bounds
+from stepwell.common.progress import with_bar
 from stepwell.common.typing import ArrayLike, BoundsLike, NumberOrArray
 from stepwell.derivatives import plug_for
 from stepwell.lsq.arguments import Insertion, MethodName, Rule
@@ -19,6 +20,7 @@ from stepwell.lsq.solving import NO_BOUNDS, solve_gram, solve_linear
 _ARRAYS = ("bounds", "sum_bounds", "equality", "mask", "weights", "which", "lam", "L")
 
 
+@with_bar("systems")
 def lsq_linear(
     A: ArrayLike | Convolution,
     b: ArrayLike,
@@ -40,7 +42,7 @@ def lsq_linear(
     maxiter: int | None = None,
     tol: float | None = None,
     threads: int | None = None,
-    progress: Callable[[int, int], object] | None = None,
+    progress: Callable[[int, int], object] | bool | None = None,
     dim: str | None = None,
 ) -> LSQResult:
     """Solve min ‖Ax − b‖² + λ²‖Lx‖² subject to l ≤ x ≤ u, for one system or very many.
@@ -137,6 +139,7 @@ def _read_ends(bounds: Any, sum_bounds: Any) -> tuple[tuple[Any, Any], tuple[Any
     return split_bounds(bounds, "ends") or NO_BOUNDS, split_bounds(sum_bounds, "ends", name="sum_bounds", one=True)
 
 
+@with_bar("systems")
 def lsq_gram(
     G: ArrayLike,
     c: ArrayLike,
@@ -154,7 +157,7 @@ def lsq_gram(
     maxiter: int | None = None,
     tol: float | None = None,
     threads: int | None = None,
-    progress: Callable[[int, int], object] | None = None,
+    progress: Callable[[int, int], object] | bool | None = None,
 ) -> LSQResult:
     """Solve min xᵀGx − 2cᵀx + λ²‖Lx‖² subject to l ≤ x ≤ u: least squares whose normal equations are given.
 

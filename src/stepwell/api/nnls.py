@@ -11,6 +11,7 @@ import numpy as np
 from stepwell.api.blocks import are_containers, over_blocks
 from stepwell.arrays.checks import read_array
 from stepwell.common.checks import read_axis
+from stepwell.common.progress import with_bar
 from stepwell.common.typing import ArrayLike, NumberOrArray
 from stepwell.derivatives import plug_for
 from stepwell.lsq.arguments import Insertion, MethodName, Rule, Update, check
@@ -20,6 +21,7 @@ from stepwell.lsq.result import NNLSResult
 from stepwell.lsq.solving import solve
 
 
+@with_bar("systems")
 def nnls(
     A: ArrayLike | Convolution,
     b: ArrayLike,
@@ -40,7 +42,7 @@ def nnls(
     tol: float | None = None,
     axis: Literal[0, 1] = 0,
     threads: int | None = None,
-    progress: Callable[[int, int], object] | None = None,
+    progress: Callable[[int, int], object] | bool | None = None,
     dim: str | None = None,
 ) -> NNLSResult:
     """Solve min ‖Ax − b‖² + λ²‖x‖² subject to x ≥ 0, for one system or very many.
@@ -86,9 +88,9 @@ def nnls(
         are columns, as in AX = B and in :func:`stepwell.tikhonov`. The shape of b is never used to guess it.
     threads : int, default all
         CPU threads. Systems are dealt out from a queue; a single large system uses all threads.
-    progress : callable, optional
-        Called as ``progress(done, systems)`` after each part of a batch; on a GPU, where a batch is one launch, at
-        its end. None with arrays of dask and xarray.
+    progress : callable or True, optional
+        True shows a bar, in a terminal or a notebook. A callable is called as ``progress(done, systems)`` after each
+        part of a batch; on a GPU, where a batch is one launch, at its end. None with arrays of dask and xarray.
     dim : str, optional
         The dimension of a DataArray `b` that holds the equations of one system; all others are systems. The unknowns
         are called as the other dimension of a DataArray `A`, or else ``"unknown"``.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from stepwell.arrays import Array, host_copy, is_lazy
+from stepwell.arrays.presenting import Presented
 from stepwell.arrays.records import ComputedLater
 from stepwell.arrays.reprs import summarise
 from stepwell.common.status import SolverStatus
@@ -47,7 +48,7 @@ class NNLSStatus(int, SolverStatus):
         return int.__format__(self, spec)
 
 
-class Outcome(ComputedLater):
+class Outcome(Presented, ComputedLater):
     """What results of one system and of a batch say of how they ended."""
 
     x: Array
