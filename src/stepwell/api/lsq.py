@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from stepwell.api.blocks import are_containers, over_blocks
 from stepwell.arrays.bounds import split_bounds
-from stepwell.common.progress import with_bar
+from stepwell.common.progress import as_told, with_bar
 from stepwell.common.typing import ArrayLike, BoundsLike, NumberOrArray
 from stepwell.derivatives import plug_for
 from stepwell.lsq.arguments import Insertion, MethodName, Rule
@@ -200,5 +200,6 @@ def lsq_gram(
         return differentiable
     return solve_gram(
         G, c, bounds=bounds, bb=bb, rows=rows, lam=lam, L=L, warm_start=warm_start, maxiter=maxiter, tol=tol,
-        threads=threads, progress=progress, sum_bounds=sum_bounds, mask=mask, noise=noise, uncertainty=uncertainty,
+        threads=threads, progress=as_told(progress), sum_bounds=sum_bounds, mask=mask, noise=noise,
+        uncertainty=uncertainty,
     )  # fmt: skip

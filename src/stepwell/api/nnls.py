@@ -11,7 +11,7 @@ import numpy as np
 from stepwell.api.blocks import are_containers, over_blocks
 from stepwell.arrays.checks import read_array
 from stepwell.common.checks import read_axis
-from stepwell.common.progress import with_bar
+from stepwell.common.progress import as_told, with_bar
 from stepwell.common.typing import ArrayLike, NumberOrArray
 from stepwell.derivatives import plug_for
 from stepwell.lsq.arguments import Insertion, MethodName, Rule, Update, check
@@ -141,9 +141,10 @@ def nnls(
             return differentiable
         return _within_bounds(plug, A, b, axis, general | {"lam": lam}, options | others | {"chi2": chi2})
     more: dict[str, Any] = dict(mask=mask, weights=weights, L=L, noise=noise, uncertainty=uncertainty)
+    told = as_told(progress)
     more["chi2"] = None if isinstance(chi2, float) and chi2 == 1.02 else chi2
     batch = check(
-        A, b, method, insertion, update, lam, warm_start, maxiter, tol, threads, progress, axis, which=which, **more
+        A, b, method, insertion, update, lam, warm_start, maxiter, tol, threads, told, axis, which=which, **more
     )
     result = solve(batch)
     assert isinstance(result, NNLSResult)

@@ -21,6 +21,15 @@ _FIELD = re.compile(r" *(\w+): (.*)")
 MAX_CURVES = 200
 
 
+def labelled(arrays: Mapping[str, Any], coordinates: Mapping[str, Any], about: Mapping[str, Any]) -> Any:
+    """Return an ``xarray.Dataset`` of arrays with their axes; without xarray the error says how to get it."""
+    try:
+        import xarray
+    except ImportError:
+        raise ImportError("maps with coordinates need xarray: pip install xarray") from None
+    return xarray.Dataset(dict(arrays), dict(coordinates), dict(about))
+
+
 class Presented:
     """Gives a result `plot`, `to_dict` and a short HTML text for notebooks."""
 

@@ -32,6 +32,11 @@ def with_bar(title: str) -> Callable[[F], F]:
     return decorate
 
 
+def as_told(progress: Told | bool | None) -> Told | None:
+    """Return the function that `with_bar` has made of an argument; it leaves no True or False."""
+    return None if isinstance(progress, bool) else progress
+
+
 @contextlib.contextmanager
 def shown_bar(title: str) -> Iterator[Told]:
     """Show a bar; yields the function that moves it."""

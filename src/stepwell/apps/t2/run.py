@@ -30,9 +30,10 @@ from stepwell.apps.t2.model import T2Model
 from stepwell.apps.t2.regions import region_table
 from stepwell.apps.t2.sidecar import read_sidecar, settle_spacing
 from stepwell.arrays import Array
+from stepwell.arrays.presenting import labelled
 from stepwell.common.checks import read_choice, read_real
 from stepwell.common.files import Unreadable, write_text
-from stepwell.common.progress import with_bar
+from stepwell.common.progress import as_told, with_bar
 from stepwell.common.temporary import scratch_folder
 
 Format = Literal["auto", "nii.gz", "nii", "npy"]
@@ -79,8 +80,6 @@ class T2Run:
 
         Axes are x, y and z, in millimetres along the axes of a NIfTI image, else voxels; ``t2dist`` has T2 in seconds.
         """
-        import xarray
-
         arrays: dict[str, Any] = {}
         spacing = [1.0, 1.0, 1.0]
         for name, path in self.files.items():
@@ -95,7 +94,7 @@ class T2Run:
             axis: step * np.arange(size) for axis, step, size in zip("xyz", spacing, shape, strict=False)
         }
         coordinates["T2"] = ("T2", self.model.t2_times, {"units": "s"})
-        return xarray.Dataset(arrays, coordinates, {"te": self.model.te, "echoes": self.model.echoes})
+        return labelled(arrays, coordinates, {"te": self.model.te, "echoes": self.model.echoes})
 
 
 @with_bar("slabs")
@@ -203,7 +202,7 @@ def map_image(
             angles = None if parts["b1"] is None else turn * parts["b1"]
             return _slab(model, block, threshold, parts["mask"], angles, solving)
 
-        fill(source, work, make, progress=progress, step_bytes=step_bytes, small_steps=like is None)
+        fill(source, work, make, progress=as_told(progress), step_bytes=step_bytes, small_steps=like is None)
         written = _finish(source, work, folder, format)
         marks = beside["labels"]
         if marks is not None:

@@ -23,9 +23,10 @@ from stepwell.apps.unmixing.pixels import NOT_SOLVED, Unmixing, unmix_pixels
 from stepwell.apps.unmixing.scale import Scale, settle_scale, told_by_header
 from stepwell.apps.unmixing.target import Target
 from stepwell.arrays import Array
+from stepwell.arrays.presenting import labelled
 from stepwell.common.array_files import read_numbers
 from stepwell.common.files import Unreadable, write_text
-from stepwell.common.progress import with_bar
+from stepwell.common.progress import as_told, with_bar
 from stepwell.common.temporary import scratch_folder
 
 
@@ -77,8 +78,6 @@ class UnmixRun:
 
         Of a GeoTIFF lines and samples have the coordinates y and x of their centres, in its coordinate system.
         """
-        import xarray
-
         opened = open_image(self.files[0])
         cube = opened.read(0, opened.shape[0], 0)
         coordinates: dict[str, Any] = {"band": self.bands}
@@ -88,7 +87,7 @@ class UnmixRun:
             coordinates |= {"y": ("line", top + down * (np.arange(cube.shape[0]) + 0.5))}
             coordinates |= {"x": ("sample", left + across * (np.arange(cube.shape[1]) + 0.5))}
         about = {} if place is None else {"crs": place.wkt}
-        return xarray.DataArray(cube, coordinates, ("line", "sample", "band"), "abundances", about)
+        return labelled({"abundances": (("line", "sample", "band"), cube)}, coordinates, about)["abundances"]
 
 
 @with_bar("lines")
@@ -169,7 +168,7 @@ def unmix_image(
                      if field.name not in ("library", "noise")},
             "noise": None if plan.noise is None else plan.noise.tolist(),
             "spectra": [list(map(float, one)) for one in at_bands.spectra],
-            "library": hashlib.sha256(np.ascontiguousarray(at_bands.spectra)).hexdigest(),
+            "library": hashlib.sha256(np.ascontiguousarray(at_bands.spectra).tobytes()).hexdigest(),
             "classes": at_bands.classes,
             "bands": np.flatnonzero(used).tolist(),
             "scale": factor,
@@ -187,7 +186,7 @@ def unmix_image(
             answer = unmix_pixels(plan, pixels / factor, like=like, threads=threads, line=start, samples=samples)
             return {"cube": _as_cube(plan, answer, stop - start, samples)}
 
-        fill(source, work, make, progress=progress, step_bytes=step_bytes, small_steps=like is None)
+        fill(source, work, make, progress=as_told(progress), step_bytes=step_bytes, small_steps=like is None)
         counts, means = _statistics(work.arrays["cube"], bands)
         files = target.write(work.arrays["cube"], bands, source)
         if counts[1]:

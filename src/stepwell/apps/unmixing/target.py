@@ -85,7 +85,7 @@ def _place(source: Image) -> raster.Georeference | None:
     if isinstance(source.about, raster.RasterInfo):
         return source.about.place
     if isinstance(source.about, envi.Header):
-        with raster.open_raster(envi.find_pair(source.path)[1]) as opened:
+        with raster.open_raster(envi.find_pair(source.path)[1], "ENVI") as opened:
             return raster.georeference_of(opened)
     return None
 

@@ -31,7 +31,7 @@ from stepwell.common.checks import (
     require_shape,
 )
 from stepwell.common.files import Unreadable, replacing
-from stepwell.common.progress import with_bar
+from stepwell.common.progress import as_told, with_bar
 from stepwell.lsq import Convolution, NNLSResult
 
 
@@ -69,7 +69,7 @@ class Shots:
 
     def part(self, rows: slice | np.ndarray) -> Shots:
         """Return some of the shots."""
-        held = {
+        held: dict[str, Any] = {
             name: None if (value := getattr(self, name)) is None else value[rows]
             for name in ("waveforms", "pulses", "background", "truth", "start", "noise")
         }
@@ -299,10 +299,10 @@ def deconvolve(
         return Deconvolution(shots, **found)
     observed = shots.waveforms - shots.background[:, None]
     if put is None:
-        result = nnls(shots.matrix(), observed, lam=lam, progress=progress, threads=threads)
+        result = nnls(shots.matrix(), observed, lam=lam, progress=as_told(progress), threads=threads)
     else:
         matrix = Convolution(put(shots.pulses), observed.shape[1], origin=shots.origin)
-        result = nnls(matrix, put(observed), lam=lam, progress=progress, threads=threads)
+        result = nnls(matrix, put(observed), lam=lam, progress=as_told(progress), threads=threads)
     found = host_copy(result.x)
     amplitudes = np.where(np.isfinite(found), found, 0.0)
     return Deconvolution(shots, result, amplitudes, convolve(shots, amplitudes) + shots.background[:, None])
