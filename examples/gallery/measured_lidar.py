@@ -45,7 +45,7 @@ for name, one in (("all returns", every), ("significant ones", found)):
     left = np.sqrt(np.mean((shots.waveforms - one.fit) ** 2, axis=1))
     count = np.mean([len(one.returns(shot)[0]) for shot in range(len(shots))])
     print(f"{name}: {count:.1f} a shot, rms left over stated noise {np.median(left / shots.noise):.2f}")
-assert np.median(left / shots.noise) > 0.9  # noise is left as noise
+assert np.median(left / shots.noise) > 0.8  # noise is left as noise, but for what one return more would explain
 
 # %%
 # The published processing of GEDI (its level 2A) smooths a waveform and counts its modes above a threshold, here four

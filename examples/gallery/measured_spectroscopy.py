@@ -4,8 +4,8 @@ Measured spectroscopy: Jasper Ridge beside its reference abundances
 
 The data set of this page is Jasper Ridge, 100 x 100 pixels in 198 bands of NASA's airborne spectrometer AVIRIS, with
 four endmembers and reference abundances, published by Feiyun Zhu for tests of unmixing (two MATLAB files, a few
-megabytes; for research, with his papers cited). Where the folder that ``STEPWELL_DATA`` names holds them as ``jasperRidge2_R198.mat`` and ``end4.mat``, this page
-reads them; otherwise it simulates a scene.
+megabytes; for research, with his papers cited). Where the folder that ``STEPWELL_DATA`` names holds them as
+``jasperRidge2_R198.mat`` and ``end4.mat``, this page reads them; otherwise it simulates a scene.
 """
 
 # %%
