@@ -100,7 +100,8 @@ static __device__ __forceinline__ void evaluate(const FitModelJob& job, const Pr
 
 // (Called: what is done once for a problem must not cost the loop its registers.)
 static __device__ __noinline__ void write_end(const FitModelJob& job, int64_t number, const double* low,
-                                              const double* high, FitState<SW_PARAMETERS> state, int counted) {
+                                              const double* high, FitState<SW_PARAMETERS> state,
+                                              int counted) {
     write_answer(Size(), job, number, low, high, state, counted);
 }
 

@@ -15,8 +15,8 @@ SW_HD void put(void* array, bool single, int64_t at, double value) {
         static_cast<double*>(array)[at] = value;
 }
 
-// As fits whose model is the caller's are written (host/fit/kernels.cpp): NaN where nothing was evaluated, infinite
-// variances where there are no degrees of freedom.
+// As fits whose model is the caller's are written (host/fit/kernels.cpp): NaN where nothing was evaluated,
+// infinite variances where there are no degrees of freedom.
 template <class Size>
 SW_HD void write_answer(Size n, const FitModelJob& job, int64_t problem, const double* low,
                         const double* high, const FitState<Size::capacity>& s, int points) {

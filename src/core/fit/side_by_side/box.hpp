@@ -10,14 +10,15 @@
 SW_BEGIN
 namespace fit {
 
-// A scaled model is asked for its entries: `a(i, j)`, j <= i, of A, `b(i)`, `low(i)` and `high(i)`. None is stored,
-// since each is needed once in most turns, and registers are few.
+// A scaled model is asked for its entries: `a(i, j)`, j <= i, of A, `b(i)`, `low(i)` and `high(i)`. None is
+// stored, since each is needed once in most turns, and registers are few.
 
 // A = L Lᵀ of the rows and columns where `free` holds, as if the others were those of the identity; the
 // diagonal of L is kept inverted. `definite` becomes false where a pivot is below `least`, which it is raised
 // to.
 template <class R, class Size, class Model, class Where>
-SW_HD void factor_where(Size n, const Model& model, const Where* free, bool all, R least, R* L, Where& definite) {
+SW_HD void factor_where(Size n, const Model& model, const Where* free, bool all, R least, R* L,
+                        Where& definite) {
     SW_UNROLL
     for (int i = 0; i < n; ++i) {
         SW_UNROLL
@@ -62,7 +63,8 @@ SW_HD void solve_factored(Size n, const R* L, R* v) {
 // Minimises for the problems of `need`: d, and side (-1, 0, 1); those of the others stay. A parameter whose
 // bounds are equal is at its lower one. `definite` is false where A was not, by the measure of `least`.
 template <class R, class Size, class Model, class Where, class Count>
-SW_HD void minimise_within(Size n, const Model& model, R least, Where need, R* d, Count* side, Where& definite) {
+SW_HD void minimise_within(Size n, const Model& model, R least, Where need, R* d, Count* side,
+                           Where& definite) {
     constexpr int N = Size::capacity;
     R L[N * (N + 1) / 2], z[N];
     Where free[N], fixed_some = Where(false);
@@ -93,7 +95,7 @@ SW_HD void minimise_within(Size n, const Model& model, R least, Where need, R* d
             SW_UNROLL
             for (int i = 0; i < n; ++i) {
                 const R low = model.low(i), high = model.high(i);
-                const Where below = z[i] < low, above = z[i] > high;
+                const Where below = z[i]<low, above = z[i]> high;
                 const Count at_low = choose(below | !free[i], Count(-1), choose(above, Count(1), Count(0)));
                 side[i] = choose(need, at_low, side[i]);
                 d[i] = choose(need, choose(free[i], smaller_of(larger_of(z[i], low), high), low), d[i]);

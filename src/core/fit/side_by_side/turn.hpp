@@ -121,7 +121,8 @@ SW_HD void judge(Size n, const FitOptions& options, SideState<R, Size::capacity>
     s.accepted = choose(good, s.accepted + 1, s.accepted);
     s.status = choose(first & !finite, Count(int(FitStatus::nonfinite_start)), s.status);
     const R taken = gain / s.cost;
-    s.last = choose(better & !first, taken, choose(finite & !good, smaller_of(s.last, size_of(taken)), s.last));
+    s.last =
+        choose(better & !first, taken, choose(finite & !good, smaller_of(s.last, size_of(taken)), s.last));
     if (options.secant && any(better & !first)) {
         const R plain = -slope - quadratic(n, s.H, step), curved = quadratic(n, s.S, step);
         const Where helps = size_of(plain - curved - gain) < size_of(plain - gain);
@@ -140,10 +141,18 @@ SW_HD void judge(Size n, const FitOptions& options, SideState<R, Size::capacity>
     SW_UNROLL
     for (int k = 0; k < at(n, 0); ++k) s.H[k] = choose(good, H[k], s.H[k]);
     s.cost = choose(good, cost, s.cost);
+    // A residual that moving x by a thousandth of the start's rounding would change as much is none.
+    if (any(first)) {
+        R sum = R(0.0);
+        SW_UNROLL
+        for (int i = 0; i < n; ++i) sum = sum + s.scale[i] * s.x[i] * s.x[i];
+        const R least = larger_of(s.floor, 8e-6 * options.epsilon * options.epsilon * sum);
+        s.floor = choose(first, least, s.floor);
+    }
 }
 
-// The model at x in variables that are scaled to columns of length one (of the largest that were seen), with S
-// where `curved` holds, a damping, and a ridge of each column's own size that keeps the factor.
+// The model at x in variables that are scaled to columns of length one (of the largest that were seen), with
+// S where `curved` holds, a damping, and a ridge of each column's own size that keeps the factor.
 template <class R, class Size>
 struct SideModel {
     typedef typename DecisionsOf<R>::Where Where;
@@ -156,11 +165,10 @@ struct SideModel {
 
     SW_HD R scale(int i) const { return choose(s.scale[i] > 0.0, s.scale[i], R(1.0)); }
     SW_HD R a(int i, int j) const {
-        R entry = s.H[at(i, j)];
-        R more = R(0.0);
-        if (i == j) more = ridge * larger_of(entry * to_x[i] * to_x[i], R(1e-24)) + damping;
-        if (curves) entry = entry + choose(curved, s.S[at(i, j)], R(0.0));
-        return entry * to_x[i] * to_x[j] + more;
+        R entry = s.H[at(i, j)] * to_x[i] * to_x[j];
+        if (i == j) entry = choose(entry > 0.0, entry * (1 + ridge), R(1.0)) + damping;
+        if (curves) entry = entry + choose(curved, s.S[at(i, j)] * to_x[i] * to_x[j], R(0.0));
+        return entry;
     }
     SW_HD R either(int i, int j) const { return i < j ? a(j, i) : a(i, j); }
     SW_HD R b(int i) const { return s.g[i] * to_x[i]; }
@@ -194,7 +202,8 @@ SW_HD void aim_all(Size n, const FitOptions& options, const R* low, const R* hig
         d[i] = R(0.0);
         side[i] = Count(0);
     }
-    s.radius = choose(s.radius < 0.0, choose(place > 0.0, root_of(place), R(100.0)), s.radius);
+    s.radius = choose(s.radius < 0.0,
+                      choose(place > 0.0, FitConstants::first_radius * root_of(place), R(100.0)), s.radius);
     const Where zero = s.cost <= larger_of(8 * options.epsilon * options.epsilon * rounding, s.floor);
 
     // Passes: the model without damping, then with S where that helps, then damped until the step is as long
