@@ -106,9 +106,7 @@ def slices(count: int | None) -> list[dict[str, Any]]:
     full = np.flatnonzero(tomography.shepp_logan_3d(128).any(axis=(1, 2)))
     chosen = full if count is None else full[np.linspace(0, full.size - 1, count).astype(int)]
     A, B, sigma = scan(128, np.arange(0, 180, 2.0), 0.01, chosen.tolist())
-    took, result = seconds(
-        lambda: stepwell.tv(A, B, "noise", noise=sigma, shape=(128, 128), bounds=(0, None), tol=TOL)
-    )
+    took, result = seconds(lambda: stepwell.tv(A, B, "noise", noise=sigma, shape=(128, 128), bounds=(0, None), tol=TOL))
     op = as_operator(A)
     X = np.ascontiguousarray(result.x)
     pair, _ = seconds(lambda: op.adjoint(op.forward(X)), 3)
@@ -195,7 +193,7 @@ def main() -> None:
     )  # fmt: skip
     print("CIL:", cil_seconds())
     if count is None:
-        save("tv", "seconds", kept + [{"machine": machine(), "cil": cil_seconds()}])
+        save("tv", "seconds", [*kept, {"machine": machine(), "cil": cil_seconds()}])
 
 
 if __name__ == "__main__":

@@ -60,10 +60,14 @@ _HOMES: dict[str, str] = {
     "models": "stepwell.fit",
     "problems": "stepwell.lab",
     "apps": "stepwell",
+    "torch": "stepwell",
+    "plugs": "stepwell",
 }
 
 #: Those of them that are modules.
-_MODULES = {"operators", "distributed", "models", "problems", "apps"}
+_MODULES = {"operators", "distributed", "models", "problems", "apps", "torch", "plugs"}
+#: Modules that need a package, and its name for ``pip install``.
+_NEEDS = {"torch": "torch"}
 
 __all__ = ["__version__", *_HOMES]
 
@@ -92,7 +96,14 @@ def __getattr__(name: str) -> Any:
     if home is None:
         raise AttributeError(f"module 'stepwell' has no attribute {name!r}")
     if name in _MODULES:
-        value = importlib.import_module(f"{home}.{name}")
+        try:
+            value = importlib.import_module(f"{home}.{name}")
+        except ModuleNotFoundError as error:
+            if error.name != _NEEDS.get(name):
+                raise
+            raise ImportError(
+                f"stepwell.{name} needs {error.name}: pip install {error.name}", name=error.name
+            ) from None
     else:
         value = getattr(importlib.import_module(home), name)
     setattr(sys.modules[__name__], name, value)

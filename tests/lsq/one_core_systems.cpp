@@ -156,9 +156,9 @@ auto solve_in_memory_of(int byte, Job job, const Products& products) {
                                 &job.solves, &job.passes,     &job.escalated};
     for (int k = 0; k < 6; ++k) *counts[k] = answer.counts + k;
     job.costs = answer.costs;
-    job.family.state = answer.state.data();
-    job.family.multiplier = answer.of_sum;
-    job.family.equality_error = answer.of_sum + 1;
+    job.constraints.state = answer.state.data();
+    job.constraints.multiplier = answer.of_sum;
+    job.constraints.equality_error = answer.of_sum + 1;
 
     OneCore core;
     Filled<double[panel_rows]> rows(byte);
@@ -175,8 +175,8 @@ auto solve_in_memory_of(int byte, Job job, const Products& products) {
     Filled<Small> of_solver(byte);
     auto* const store = new (of_store.memory) Store<Kind, 1>;
     auto* const solver = new (of_solver.memory) Small(job, 0, products, core, *store);
-    for (bool goes_on = solver->start(); goes_on;) goes_on = solver->go_on();
-    answer.is_solved = solver->finish();
+    for (bool goes_on = solver->begin(); goes_on;) goes_on = solver->iterate();
+    answer.is_solved = solver->certify();
     return answer;
 }
 
@@ -228,13 +228,13 @@ bool check(const char* what, int m, int n, double lam) {
     job.row_stride = n;
     job.b = b.data();
     job.options = {0.0, rounding, Kind::penalized ? 0.0 : lam, 10 * n + 100, lsq::gram, 1, 0};
-    job.family.general = Kind::bounded || Kind::penalized;
-    job.family.nonnegative = !Kind::bounded;
-    job.family.lower = system.lower.data();
-    job.family.upper = system.upper.data();
-    job.family.penalized = Kind::penalized;
-    job.family.penalty_rows = n;
-    job.family.lam = &system.lam;
+    job.constraints.general = Kind::bounded || Kind::penalized;
+    job.constraints.nonnegative = !Kind::bounded;
+    job.constraints.lower = system.lower.data();
+    job.constraints.upper = system.upper.data();
+    job.constraints.penalized = Kind::penalized;
+    job.constraints.penalty_rows = n;
+    job.constraints.lam = &system.lam;
     const auto with_zeros = solve_in_memory_of<Kind, Scalar>(0x00, job, prepared.products);
     const auto with_ones = solve_in_memory_of<Kind, Scalar>(0xff, job, prepared.products);
     if (!(with_zeros == with_ones)) {

@@ -27,7 +27,7 @@ struct GeneralAnswer : BlockExchange<Team, Matrix, Numbers> {
     // Writes x, its certificate, and the status that follows.
     SW_HD void general_answer(const Job& job, int64_t system, const void* b, void* x, void* dual,
                               uint8_t* active, double& residual, double& violation) {
-        const Family& family = job.family;
+        const Constraints& constraints = job.constraints;
         const int n = task.matrix.top.columns;
         const double unscale = 1 / b_scale;
         const double missing = double_nan();
@@ -48,15 +48,15 @@ struct GeneralAnswer : BlockExchange<Team, Matrix, Numbers> {
         team.sync();
         if (team.rank() == 0) {
             const double multiplier = lost ? missing : this->multiplier * unscale;
-            family.multiplier[system] = multiplier;
-            if (family.summed && family.gap)
-                family.gap[system] = frank_wolfe_gap(
-                    family, system, ascent_of(numbers, family, system, n, x, dual, multiplier));
-            family.equality_error[system] = lost ? missing : measured.sum_error;
-            if (family.used_lam) {
-                family.used_lam[system] = square_root(factor.penalty);
-                family.fit[system] = residual * residual;
-                family.seminorm[system] = seminorm;
+            constraints.multiplier[system] = multiplier;
+            if (constraints.summed && constraints.gap)
+                constraints.gap[system] = frank_wolfe_gap(
+                    constraints, system, ascent_of(numbers, constraints, system, n, x, dual, multiplier));
+            constraints.equality_error[system] = lost ? missing : measured.sum_error;
+            if (constraints.used_lam) {
+                constraints.used_lam[system] = square_root(factor.penalty);
+                constraints.fit[system] = residual * residual;
+                constraints.seminorm[system] = seminorm;
             }
         }
         team.sync();
@@ -86,14 +86,15 @@ private:
 
     // x at a bound is the bound itself. An x beyond the largest number of its kind is lost.
     SW_HD void write_x(const Job& job, int64_t system, void* x, uint8_t* active) {
-        const Family& family = job.family;
+        const Constraints& constraints = job.constraints;
         const int n = task.matrix.top.columns;
         const bool lost = is_lost();
-        int8_t* state = family.state + system * n;
+        int8_t* state = constraints.state + system * n;
         double* full = ws.score;  // x in the caller's units
         team.each(n, [&](int j) {
             const int own = lost ? 0 : ws.state[j];
-            const bool masked = !lost && family.mask && !family.mask[system * family.mask_stride + j];
+            const bool masked =
+                !lost && constraints.mask && !constraints.mask[system * constraints.mask_stride + j];
             const double at = own & is_free || masked ? 0.0
                               : own & reflected       ? this->given_upper[j]
                                                       : this->given_lower[j];
@@ -114,7 +115,7 @@ private:
         team.sync();
         double bad = 0;
         team.each(n, [&](int j) {
-            const bool masked = family.mask && !family.mask[system * family.mask_stride + j];
+            const bool masked = constraints.mask && !constraints.mask[system * constraints.mask_stride + j];
             const double value =
                 lost || masked ? full[j] : clamp_to(full[j], this->given_lower[j], this->given_upper[j]);
             numbers.write(x, j, value);
@@ -135,7 +136,8 @@ private:
                 square_root(max_of(0.0, ws.metric ? this->squared_fit() : double(squared_residual)));
         Measured measured{0, b_norm, 0, 0, 0};
         const int n = task.matrix.top.columns;
-        const uint8_t* mask = job.family.mask ? job.family.mask + system * job.family.mask_stride : nullptr;
+        const uint8_t* mask =
+            job.constraints.mask ? job.constraints.mask + system * job.constraints.mask_stride : nullptr;
         double sum = 0, sum_size = 0;
         const auto lower = [&](int j) { return numbers.rounded(this->given_lower[j]); };
         const auto upper = [&](int j) { return numbers.rounded(this->given_upper[j]); };
@@ -177,7 +179,9 @@ private:
                                         ws.square[j] + penalty_in(j) > 0 ? task.inverse_norm_of(j) : 0.0,
                                         !out && value < upper(j), !out && value > lower(j)};
                 },
-                allowed_shifts(sum, low, high, measured.sum_size, this->multiplier), shift);
+                allowed_shifts(sum, low, high, rounding_of_sum(numbers.rounds) * measured.sum_size,
+                               this->multiplier),
+                shift);
             team.sync();
             team.each(this->columns(), [&](int j) { ws.w[j] += shift * ws.sum_of[j]; });
             this->multiplier += shift;
@@ -204,10 +208,11 @@ private:
     }
 
     SW_CALL void find_dual(const Job& job, int64_t system, const void* b, const void* x) {
-        const Family& family = job.family;
+        const Constraints& constraints = job.constraints;
         const Matrix& matrix = task.matrix;
         const int length = task.extent.row_length(), rows = matrix.top.rows, n = matrix.top.columns;
-        const double* weights = family.weights ? family.weights + system * family.weights_stride : nullptr;
+        const double* weights =
+            constraints.weights ? constraints.weights + system * constraints.weights_stride : nullptr;
         double *r = ws.r, *scaled = ws.score;
         team.each(this->columns(), [&](int j) { scaled[j] = j < n ? numbers.read(x, j) * b_scale : 0.0; });
         if (!task.extent.gram_only)
@@ -230,7 +235,7 @@ private:
             residual_norm = norm_of_extremes(rows, weights);
         team.sync();
         if (task.extent.gram_only)
-            dual_of_gram(family, system, scaled);
+            dual_of_gram(constraints, system, scaled);
         else
             matrix.multiply(team, r, task.envelope, ws.w, ws.scratch);
         this->scale_dual();
@@ -253,9 +258,9 @@ private:
     }
 
     // From normal equations, which are all there is.
-    SW_CALL void dual_of_gram(const Family& family, int64_t system, const double* x) {
+    SW_CALL void dual_of_gram(const Constraints& constraints, int64_t system, const double* x) {
         const int n = task.matrix.top.columns;
-        const double* linear = family.linear + system * family.linear_stride;
+        const double* linear = constraints.linear + system * constraints.linear_stride;
         team.each(this->columns(), [&](int j) {
             double sum = 0;
             if (j < n) {

@@ -25,7 +25,7 @@ SW_HD Convolution<Scalar> matrix_of(const Job& job, int64_t index, const Convolu
 template <class Top>
 SW_HD Stacked<Top> matrix_of(const Job& job, int64_t index, const Stacked<Top>*) {
     const Top* kind = nullptr;
-    return Stacked<Top>(matrix_of(job, index, kind), job.family);
+    return Stacked<Top>(matrix_of(job, index, kind), job.constraints);
 }
 
 template <class Matrix>
@@ -36,20 +36,20 @@ SW_HD Extent extent_of(const Job& job, const Matrix& matrix, int members, bool g
     e.columns = matrix.columns;
     e.damped = job.options.damping > 0;
     e.max_columns = e.damped ? e.columns : min_of(e.rows, e.columns);
-    const Family& family = job.family;
-    e.general = family.general;
-    e.relative_to_b = is_relative_to_b(family);
-    e.summed = family.summed;
-    e.penalized = family.penalized;
-    e.metric = family.summed || family.penalized || family.weights;
+    const Constraints& constraints = job.constraints;
+    e.general = constraints.general;
+    e.relative_to_b = is_relative_to_b(constraints);
+    e.summed = constraints.summed;
+    e.penalized = constraints.penalized;
+    e.metric = constraints.summed || constraints.penalized || constraints.weights;
     e.zeros_before = matrix.zeros_before();
     e.zeros_after = matrix.zeros_after();
     e.members = members;
     e.pulse_length = matrix.pulse_length();
     e.pulse_origin = matrix.pulse_origin();
     e.square_q = job.options.update == rotations;
-    e.weighted = family.weights != nullptr;
-    e.gram_only = family.gram != nullptr;
+    e.weighted = constraints.weights != nullptr;
+    e.gram_only = constraints.gram != nullptr;
     if (e.gram_only) e.max_columns = e.columns;
     e.has_q = job.options.update != csne && !e.gram_only;
     e.gathers = gathers;
@@ -112,32 +112,32 @@ SW_HD void solve_system(const Team& team, const Job& job, int64_t system, Task<M
     int insertions, removals;
     if constexpr (Matrix::general) {
         Solver solver(team, task);
-        const Family& family = job.family;
-        if (family.has_states && warm.marks) {
+        const Constraints& constraints = job.constraints;
+        if (constraints.has_states && warm.marks) {
             warm.states = reinterpret_cast<const int8_t*>(warm.marks);
             warm.marks = nullptr;
         }
         if (job.options.chain && warm.marks) {
-            warm.states = family.state + (system - 1) * n;
+            warm.states = constraints.state + (system - 1) * n;
             warm.marks = nullptr;
         }
         // A chain hands on lambda as well.
         const bool follows = job.options.chain && system % nnls_chain_length != 0;
-        const double near = follows ? family.used_lam[system - 1] : 0.0;
+        const double near = follows ? constraints.used_lam[system - 1] : 0.0;
         solver.solve(job, system, b, warm, is_finite(near) ? near : 0.0);
         const bool known = solver.tally.status != non_finite && solver.tally.status != infeasible;
         solver.general_answer(job, system, b, x, dual, active, residual, violation);
-        if (team.rank() == 0 && family.used_lam) {
+        if (team.rank() == 0 && constraints.used_lam) {
             const double phi0 = solver.unpenalized / (solver.b_scale * solver.b_scale);
-            family.unpenalized[system] = known ? phi0 : double_nan();
-            family.at_end[system] = solver.at_end;
-            family.evaluations[system] = solver.evaluations;
-            family.passive[system] = known ? solver.factor.count - family.summed : 0;
+            constraints.unpenalized[system] = known ? phi0 : double_nan();
+            constraints.at_end[system] = solver.at_end;
+            constraints.evaluations[system] = solver.evaluations;
+            constraints.passive[system] = known ? solver.factor.count - constraints.summed : 0;
         }
-        if (family.factor)
-            solver.keep_factor(family.factor + system * (n * (n + 1) / 2),
-                               family.factor_order + system * (n + 1), known);
-        if (family.deviation) solver.deviations(family.deviation + system * n, known);
+        if (constraints.factor)
+            solver.keep_factor(constraints.factor + system * (n * (n + 1) / 2),
+                               constraints.factor_order + system * (n + 1), known);
+        if (constraints.deviation) solver.deviations(constraints.deviation + system * n, known);
         tally = solver.tally;
         insertions = solver.factor.insertions;
         removals = solver.factor.removals;

@@ -20,6 +20,7 @@ struct TvLaunch {
     const void *linear, *inverse, *solved, *small;
     void *partial, *w, *h, *image;
     const void *lower, *upper;
+    int64_t* turn;  // sweeps that are done; null for transforms alone
 };
 
 }  // namespace stepwell

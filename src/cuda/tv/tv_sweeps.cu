@@ -48,9 +48,9 @@ struct Problem {
         return static_cast<const Scalar*>(values)[index * problem_stride + (per_pixel ? pixel : 0)];
     }
     __device__ Scalar clip(Scalar value, int pixel) const {
-        return clipped(value,
-                       bound(job.lower, job.lower_stride, job.lower_per_pixel, pixel, -Scalar(double_infinity)),
-                       bound(job.upper, job.upper_stride, job.upper_per_pixel, pixel, Scalar(double_infinity)));
+        return clipped(
+            value, bound(job.lower, job.lower_stride, job.lower_per_pixel, pixel, -Scalar(double_infinity)),
+            bound(job.upper, job.upper_stride, job.upper_per_pixel, pixel, Scalar(double_infinity)));
     }
 
     // The place of a pixel along every axis.
@@ -133,12 +133,18 @@ struct Panel {
     // is -1 where there is no such line.
     template <class Body>
     __device__ void each(Body body) const {
-        const int width = 2 * lanes, total = width * plan.n;
-        for (int t = threadIdx.x; t < total; t += threads) {
-            const int slow = step > 1 ? t / width : t / plan.n, fast = t - slow * (step > 1 ? width : plan.n);
-            const int line = step > 1 ? fast : slow, i = step > 1 ? slow : fast;
-            const int which = first + line, outer = which / step;
-            body(i, line, which < lines ? outer * step * (plan.n - 1) + which + i * step : -1);
+        const int width = 2 * lanes, n = plan.n;
+        if (step > 1) {  // a thread keeps its line: widths divide the number of threads
+            const int line = int(threadIdx.x) & (width - 1), which = first + line;
+            const int start = which / step * step * (n - 1) + which;
+            for (int i = int(threadIdx.x) / width; i < n; i += threads / width)
+                body(i, line, which < lines ? start + i * step : -1);
+            return;
+        }
+        for (int line = int(threadIdx.x) / 32; line < width; line += threads / 32) {
+            const int which = first + line;
+            for (int i = int(threadIdx.x) & 31; i < n; i += 32)
+                body(i, line, which < lines ? which * n + i : -1);
         }
     }
 
@@ -166,11 +172,11 @@ struct Panel {
 
     template <int radix>
     __device__ void stage(int m, Scalar sign) const {
-        const int items = plan.n / radix * lanes;
-        for (int t = threadIdx.x; t < items; t += threads) {
-            const int item = t / lanes, j = item % m;
-            butterfly<radix, Scalar>(plan, m, item / m * m * radix + j, j, sign,
-                                     Place{elements + t % lanes, apart});
+        const int items = plan.n / radix, lane = int(threadIdx.x) & (lanes - 1);
+        const bool power = (m & (m - 1)) == 0;
+        for (int item = int(threadIdx.x) / lanes; item < items; item += threads / lanes) {
+            const int j = power ? item & (m - 1) : item % m;
+            butterfly<radix, Scalar>(plan, m, (item - j) * radix + j, j, sign, Place{elements + lane, apart});
         }
         __syncthreads();
     }
@@ -194,17 +200,17 @@ struct Panel {
     }
 
     __device__ void transform(bool back) const {
-        const int pairs = (plan.n / 2 + 1) * lanes;
+        const int pairs = plan.n / 2 + 1, lane = int(threadIdx.x) & (lanes - 1);
         if (back) {
-            for (int t = threadIdx.x; t < pairs; t += threads)
-                tangle<Scalar>(plan, t / lanes, Place{elements + t % lanes, apart});
+            for (int k = int(threadIdx.x) / lanes; k < pairs; k += threads / lanes)
+                tangle<Scalar>(plan, k, Place{elements + lane, apart});
             __syncthreads();
             stages(Scalar(-1));
             return;
         }
         stages(Scalar(1));
-        for (int t = threadIdx.x; t < pairs; t += threads)
-            untangle<Scalar>(plan, t / lanes, Place{elements + t % lanes, apart});
+        for (int k = int(threadIdx.x) / lanes; k < pairs; k += threads / lanes)
+            untangle<Scalar>(plan, k, Place{elements + lane, apart});
         __syncthreads();
     }
 };
@@ -260,16 +266,16 @@ static __device__ void mix_rows(const Problem& p, Scalar* mix) {
     __syncthreads();
 }
 
-static __device__ bool is_done(const TvLaunch& job, int64_t problem, int64_t sweep) {
-    return job.counts && sweep >= static_cast<const int64_t*>(job.counts)[problem];
+static __device__ bool is_done(const TvLaunch& job, int64_t problem) {
+    return job.turn && *job.turn >= static_cast<const int64_t*>(job.counts)[problem];
 }
 
 // Transforms of lines along one axis: a block per panel and problem.
-extern "C" __global__ void __launch_bounds__(threads) tv_lines(const TvLaunch job, int64_t sweep) {
+extern "C" __global__ void __launch_bounds__(threads) tv_lines(const TvLaunch job) {
     extern __shared__ __align__(16) double memory[];
     __shared__ Scalar mix[max_rows];
     const int64_t index = blockIdx.x / job.panels;
-    if (is_done(job, index, sweep)) return;
+    if (is_done(job, index)) return;
     const Problem p(job, index);
     const int own = int(blockIdx.x % job.panels);
     const Panel panel(p, reinterpret_cast<Element*>(memory), own);
@@ -301,10 +307,15 @@ extern "C" __global__ void __launch_bounds__(threads) tv_lines(const TvLaunch jo
     panel.store(job.back, [&](int pixel, Scalar value) { image[pixel] = value; });
 }
 
+// After the last launch of a sweep.
+extern "C" __global__ void tv_next(const TvLaunch job) {
+    ++*job.turn;
+}
+
 // w⁺ = w + over (∇x - z), h⁺ = h + over (x - s): a thread per pixel, a whole number of blocks per problem.
-extern "C" __global__ void __launch_bounds__(threads) tv_update(const TvLaunch job, int64_t sweep) {
+extern "C" __global__ void __launch_bounds__(threads) tv_update(const TvLaunch job) {
     const int64_t blocks = gridDim.x / job.batch, index = blockIdx.x / blocks;
-    if (is_done(job, index, sweep)) return;
+    if (is_done(job, index)) return;
     const Problem p(job, index);
     const Scalar over = Scalar(job.over);
     const Scalar* x = p.at(job.image);

@@ -44,7 +44,7 @@ public:
         const EitherDense* dense = nullptr;
         const Convolution<double>* pulse = nullptr;
         const EitherTop top = job_.pulse_length ? EitherTop(read(index, pulse)) : read(index, dense);
-        return Stacked<EitherTop>(top, job_.family);
+        return Stacked<EitherTop>(top, job_.constraints);
     }
 
 private:
@@ -67,19 +67,19 @@ void mend(const HostJob& host, int64_t system, const Matrix& matrix) {
     const int32_t status = job.status[system];
     if ((status != stalled && status != dependent) || !wide::is_feasible(job)) return;
     std::vector<double> a;
-    if (!job.family.gram) {
+    if (!job.constraints.gram) {
         a.resize(static_cast<size_t>(job.rows) * job.columns);
         for (int i = 0; i < job.rows; ++i)
             for (int j = 0; j < job.columns; ++j)
                 a[static_cast<size_t>(i) * job.columns + j] = matrix.entry(i, j);
     }
-    wide::solve(job, system, job.single, job.family.gram ? nullptr : a.data());
+    wide::solve(job, system, job.single, job.constraints.gram ? nullptr : a.data());
 }
 
 // Calls Way::solve<Matrix>(host) with the kind of matrix that a batch has.
 template <class Way>
 void solve_by(const HostJob& host) {
-    if (host.job.family.general)
+    if (host.job.constraints.general)
         Way::template solve<Stacked<EitherTop>>(host);
     else if (host.job.pulse_length)
         Way::template solve<Convolution<double>>(host);

@@ -197,9 +197,7 @@ private:
         return step_ == 1 && filled(panel) == width ? plan_.n / half * half : 0;
     }
 
-    std::int64_t start(std::int64_t line) const {
-        return line / step_ * (step_ * plan_.n) + line % step_;
-    }
+    std::int64_t start(std::int64_t line) const { return line / step_ * (step_ * plan_.n) + line % step_; }
 
     // The first pixel of a panel whose lines lie side by side in memory; null where they do not.
     const Real* side_by_side(const Real* image, std::int64_t panel) const {

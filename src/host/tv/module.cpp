@@ -70,11 +70,11 @@ void define(nb::module_& m, TvSweeps<Real> TvKernels::* which) {
                 std::vector<double> weights, double rho, double over, bool anisotropic,
                 Flat<const double> threshold, Flat<const double> least, Flat<const std::int64_t> counts,
                 Block<const Real> linear, Block<const Real> inverse, std::optional<Block<const Real>> solved,
-                std::optional<Block<const Real>> small, Block<const Real> z_before, Block<const Real> u_before,
-                std::optional<Block<const Real>> s_before, std::optional<Block<const Real>> v_before,
-                std::optional<Block<const Real>> lower, std::optional<Block<const Real>> upper, Block<Real> z,
-                Block<Real> u, std::optional<Block<Real>> s, std::optional<Block<Real>> v, Block<Real> x,
-                int threads) {
+                std::optional<Block<const Real>> small, Block<const Real> z_before,
+                Block<const Real> u_before, std::optional<Block<const Real>> s_before,
+                std::optional<Block<const Real>> v_before, std::optional<Block<const Real>> lower,
+                std::optional<Block<const Real>> upper, Block<Real> z, Block<Real> u,
+                std::optional<Block<Real>> s, std::optional<Block<Real>> v, Block<Real> x, int threads) {
             const std::int64_t batch = linear.shape(0), pixels = linear.shape(1);
             const std::size_t axes = sides.size(), flat = axes * std::size_t(batch);
             std::int64_t product = 1;
@@ -183,6 +183,7 @@ void bind_tv(nb::module_& m) {
     SW_FIELD(launch, TvLaunch, image);
     SW_FIELD(launch, TvLaunch, lower);
     SW_FIELD(launch, TvLaunch, upper);
+    SW_FIELD(launch, TvLaunch, turn);
 }
 
 }  // namespace stepwell

@@ -62,8 +62,8 @@ struct BoundRow {
     BoundRow(const TvBound<Real>& given, std::int64_t problem, std::int64_t length, double missing)
         : bound(given) {
         if (!bound.per_pixel)
-            repeated.assign(std::size_t(length), bound.values ? bound.values[problem * bound.problem_stride]
-                                                              : Real(missing));
+            repeated.assign(std::size_t(length),
+                            bound.values ? bound.values[problem * bound.problem_stride] : Real(missing));
     }
     const Real* at(std::int64_t problem, std::int64_t pixel) const {
         return bound.per_pixel ? bound.values + problem * bound.problem_stride + pixel : repeated.data();
@@ -105,7 +105,8 @@ SW_CALLED void gather_row(const Problem<Real>& p, const Scratch<Real>& scratch, 
     for (std::int64_t j = 1; j < n; ++j) to[j] = weight * (along[j - 1] - along[j]);
     for (int axis = 0; axis < last; ++axis) {
         const Real* __restrict here = p.u + axis * p.block + at;
-        const Real* __restrict before = rows.place(row, axis) ? here - rows.strides[axis] : scratch.zeros.data();
+        const Real* __restrict before =
+            rows.place(row, axis) ? here - rows.strides[axis] : scratch.zeros.data();
         const Real w = rho * Real(p.job.weights[axis]);
         for (std::int64_t j = 0; j < n; ++j) to[j] += w * (before[j] - here[j]);
     }
@@ -119,8 +120,9 @@ SW_CALLED void gather_row(const Problem<Real>& p, const Scratch<Real>& scratch, 
 // w = z + u of one axis from the new x, and squares += w²; at the end of the last axis the next pixel is the
 // same.
 template <class Real>
-SW_CALLED void relax_row(std::int64_t n, Real weight, Real over, const Real* __restrict x, const Real* __restrict next,
-               const Real* __restrict difference, Real* __restrict sum, Real* __restrict squares) {
+SW_CALLED void relax_row(std::int64_t n, Real weight, Real over, const Real* __restrict x,
+                         const Real* __restrict next, const Real* __restrict difference, Real* __restrict sum,
+                         Real* __restrict squares) {
     const Real half = Real(0.5);
     for (std::int64_t j = 0; j < n; ++j) {
         const Real z = half * (sum[j] + difference[j]);
@@ -138,7 +140,7 @@ SW_CALLED void factor_row(std::int64_t n, Shrinking<Real> how, Real* __restrict 
 
 template <class Real>
 SW_CALLED void scale_row(std::int64_t n, const Real* __restrict factors, const Real* __restrict sum,
-               Real* __restrict difference) {
+                         Real* __restrict difference) {
     for (std::int64_t j = 0; j < n; ++j) difference[j] = factors[j] * sum[j];
 }
 
@@ -224,7 +226,7 @@ SW_CALLED void to_coefficients(const Problem<Real>& p, std::int64_t panel) {
 
 template <class Real>
 SW_CALLED void from_coefficients(const Problem<Real>& p, const Scratch<Real>& scratch, std::int64_t panel,
-                       const Real* mix) {
+                                 const Real* mix) {
     const Lines<Real>& lines = p.lines[p.rows.axes - 1];
     const std::int64_t n = lines.n(), apart = lines.panels() * n;
     const typename Lines<Real>::Element* c = p.coefficients + panel * n;
@@ -276,8 +278,7 @@ void sweep(const Problem<Real>& p, const Scratch<Real>& scratch, const ThreadTea
     team.sync();
     const auto along = [&](int axis, bool back) {
         share(team, p.lines[axis].panels(), begin, end);
-        for (std::int64_t k = begin; k < end; ++k)
-            p.lines[axis].transform(p.x, k, back, scratch.panel.get());
+        for (std::int64_t k = begin; k < end; ++k) p.lines[axis].transform(p.x, k, back, scratch.panel.get());
         team.sync();
     };
     for (int axis = 0; axis < last; ++axis) along(axis, false);
@@ -301,7 +302,8 @@ void run_problem(const Problem<Real>& p, const ThreadTeam& team) {
         last.copy(job.linear + offset, k, p.linear + k * n);
         last.copy(job.inverse + offset, k, p.inverse + k * n);
         for (int r = 0; r < job.rows; ++r)
-            last.copy(job.solved + (p.index * job.rows + r) * p.rows.pixels, k, p.solved + (r * panels + k) * n);
+            last.copy(job.solved + (p.index * job.rows + r) * p.rows.pixels, k,
+                      p.solved + (r * panels + k) * n);
     }
     share(team, p.rows.pixels, begin, end);
     for (int k = 0; k < p.rows.axes; ++k)
@@ -311,7 +313,8 @@ void run_problem(const Problem<Real>& p, const ThreadTeam& team) {
             p.u[k * p.block + i] = z - u;
         }
     if (p.s)
-        for (std::int64_t i = begin; i < end; ++i) p.s[i] = job.s_before[offset + i] + job.v_before[offset + i];
+        for (std::int64_t i = begin; i < end; ++i)
+            p.s[i] = job.s_before[offset + i] + job.v_before[offset + i];
     team.sync();
     for (std::int64_t k = 0; k < job.counts[p.index]; ++k) sweep(p, scratch, team);
     for (int k = 0; k < p.rows.axes; ++k)

@@ -10,9 +10,9 @@ import pytest
 from native_programs import ROOT
 
 from stepwell.cuda import nvrtc
-from stepwell.krylov.tv import device, sweeps
+from stepwell.krylov.tv import device, shrinking, sweeps
 from stepwell.krylov.tv.plans import plan_of
-from stepwell.krylov.tv.sweeps import Sweep
+from stepwell.krylov.tv.shrinking import Sweep
 
 PROGRAM = """
 #define SW_SCALAR {scalar}
@@ -21,12 +21,13 @@ PROGRAM = """
 inline float rsqrt(float value) {{ return 1 / std::sqrt(value); }}
 using std::sqrt;
 {source}
-extern "C" void run_lines(const TvLaunch* job, int64_t sweep, unsigned blocks) {{
-    emulator::launch(blocks, threads, [=] {{ tv_lines(*job, sweep); }});
+extern "C" void run_lines(const TvLaunch* job, unsigned blocks) {{
+    emulator::launch(blocks, threads, [=] {{ tv_lines(*job); }});
 }}
-extern "C" void run_update(const TvLaunch* job, int64_t sweep, unsigned blocks) {{
-    emulator::launch(blocks, threads, [=] {{ tv_update(*job, sweep); }});
+extern "C" void run_update(const TvLaunch* job, unsigned blocks) {{
+    emulator::launch(blocks, threads, [=] {{ tv_update(*job); }});
 }}
+extern "C" void run_next(const TvLaunch* job, unsigned) {{ tv_next(*job); }}
 """
 
 
@@ -52,8 +53,15 @@ def emulated(request, tmp_path_factory):
         def allow_shared_memory(self, size, device_id):
             assert size <= 8 << 15
 
-    def launch(kernel, grid, block, stream, job, sweep, shared_bytes=0):
-        kernel.run(ctypes.byref(job), ctypes.c_int64(sweep), ctypes.c_uint(grid))
+    def launch(kernel, grid, block, stream, job, shared_bytes=0):
+        kernel.run(ctypes.byref(job), ctypes.c_uint(grid))
+
+    class Graph:
+        def __init__(self, work):
+            self.work = work
+
+        def launch(self, stream):
+            self.work(stream)
 
     patch = pytest.MonkeyPatch()
     patch.setattr(device, "THREADS", 64)
@@ -66,6 +74,8 @@ def emulated(request, tmp_path_factory):
     patch.setattr(device, "Device", lambda number: type("Here", (), {"set_current": lambda self: None})())
     patch.setattr(device, "_kernel", lambda entry, dtype, number: Kernel(entry))
     patch.setattr(device, "launch", launch)
+    patch.setattr(device, "Graph", Graph)
+    patch.setattr(device, "IN_GRAPH", 2)
     device._tables_of.cache_clear()
     yield request.param
     patch.undo()
@@ -125,7 +135,7 @@ def random_sweep(dims, rows, kind, bounds, dtype, batch=3) -> Sweep:
         h = normal(*image)
         s = np.clip(h, lower, upper)
         v = h - s
-    z = sweeps.shrunk(field[0] + field[1], threshold, least, kind == "anisotropic")
+    z = shrinking.shrunk(field[0] + field[1], threshold, least, kind == "anisotropic")
     solved, small = (
         (normal(batch, rows, pixels, size=0.1), normal(batch, rows, rows, size=3 / pixels)) if rows else (None, None)
     )
@@ -157,11 +167,11 @@ def compare(found, sweep: Sweep, dtype: str) -> None:
                 answer = answer - (S.T @ (M @ (S @ c.ravel()))).reshape(c.shape)
             x = idctn(answer, axes=axes, norm="ortho")
             w = sweep.over * differences(x, sweep.weights) + u - (sweep.over - 1) * z
-            z = sweeps.shrunk(w, sweep.threshold[one], sweep.least[one], sweep.anisotropic)
+            z = shrinking.shrunk(w, sweep.threshold[one], sweep.least[one], sweep.anisotropic)
             u = w - z
             if s is not None:
                 h = sweep.over * x + v - (sweep.over - 1) * s
-                s = sweeps.clipped(h, lower, upper)
+                s = shrinking.clipped(h, lower, upper)
                 v = h - s
         wanted = (x if s is None else s, z, u, s, v)
         for got, right in zip(found, wanted):

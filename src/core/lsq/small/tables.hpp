@@ -117,7 +117,8 @@ struct Products {
     int64_t linear_step = 1;
     double squared_b = 0;
     uint64_t nothing = 0;
-    const double* norm = nullptr;  // of columns, a whole number of eights, for who has sweeps
+    const double* norm =
+        nullptr;  // of columns, a whole number of eights, used by the SIMD (CPU) implementation
     KeptSum* sum = nullptr;
     Guess* guess = nullptr;  // of the system; or null
 };

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -25,16 +25,16 @@ from stepwell.arrays import (
 )
 from stepwell.arrays.device import empty_on_device
 from stepwell.cuda.layouts import structure
-from stepwell.cuda.runtime import Device, Event, Kernel, launch, load_kernel
+from stepwell.cuda.runtime import Device, Event, Graph, Kernel, launch, load_kernel
 from stepwell.krylov.tv.plans import MAX_STAGES, Plan
+from stepwell.krylov.tv.shrinking import Sweep, clipped, shrunk
 from stepwell.operators.cuda_sparse import is_available
-
-if TYPE_CHECKING:
-    from stepwell.krylov.tv.sweeps import Sweep
 
 THREADS = 256
 #: Complex lines of a panel at most, and bytes of shared memory for it: two panels on a multiprocessor, or one.
 MAX_LANES, SHARED_BYTES, MOST_SHARED = 16, 96 * 1024, 160 * 1024
+#: Sweeps that are launched at a time, as a graph: one by one they take the host longer than the device.
+IN_GRAPH = 8
 #: Pixels of a problem below which kernels can count them.
 MAX_PIXELS = 2**31 - 2**20
 #: What values of lines are made of, and what becomes of them: core/tv/launch.hpp.
@@ -82,9 +82,9 @@ class _Launches:
 
     def __init__(self, plan: Plan, batch: int, like: Array) -> None:
         self.plan, self.batch, self.like = plan, batch, like
-        self.word = plan.numbers.itemsize
+        self.word, self.dtype = plan.numbers.itemsize, dtype_name(like.dtype)
         self.device_id = device_index(like)
-        self.numbers, self.places = _tables(plan, dtype_name(like.dtype), _Home(like))
+        self.numbers, self.places = _tables(plan, self.dtype, _Home(like))
         self.stream = current_stream(like)
         Device(self.device_id).set_current()
 
@@ -102,17 +102,20 @@ class _Launches:
             image=device_address(image), **fields,
         )  # fmt: skip
 
-    def lines(self, job: Any, sweep: int = 0) -> None:
+    def lines(self, job: Any, stream: int) -> None:
         """Transform lines along an axis."""
         size = shared_bytes(self.plan.sides[job.axis], job.lanes, self.word)
-        kernel = _kernel("tv_lines", dtype_name(self.like.dtype), self.device_id)
+        kernel = _kernel("tv_lines", self.dtype, self.device_id)
         kernel.allow_shared_memory(size, self.device_id)
-        launch(kernel, self.batch * job.panels, THREADS, self.stream, job, sweep, shared_bytes=size)
+        launch(kernel, self.batch * job.panels, THREADS, stream, job, shared_bytes=size)
 
-    def update(self, job: Any, sweep: int) -> None:
-        """Update differences and bounds of all pixels."""
-        kernel = _kernel("tv_update", dtype_name(self.like.dtype), self.device_id)
-        launch(kernel, self.batch * -(-self.plan.pixels // THREADS), THREADS, self.stream, job, sweep)
+    def sweep(self, steps: list[Any], stream: int) -> None:
+        """Run one sweep of all problems that have some left."""
+        for step in steps:
+            self.lines(step, stream)
+        update, count = (_kernel(entry, self.dtype, self.device_id) for entry in ("tv_update", "tv_next"))
+        launch(update, self.batch * -(-self.plan.pixels // THREADS), THREADS, stream, steps[0])
+        launch(count, 1, 1, stream, steps[0])
 
     def end(self) -> None:
         """Wait where the library's own work does not follow ours on one stream."""
@@ -127,15 +130,13 @@ def transform(plan: Plan, block: Array, back: bool) -> Array:
     batch = math.prod(found.shape) // plan.pixels
     launches = _Launches(plan, batch, found)
     for axis in range(len(plan.sides)):
-        launches.lines(launches.job(axis, found, back=int(back)))
+        launches.lines(launches.job(axis, found, back=int(back)), launches.stream)
     launches.end()
     return found
 
 
 def run_sweeps(plan: Plan, sweep: Sweep) -> tuple[Array, ...]:
     """Run the sweeps of all problems; return x, z, u, s and v (None without bounds)."""
-    from stepwell.krylov.tv.sweeps import clipped, shrunk
-
     xp = namespace_of(sweep.linear)
     kept, bounded = plan.kept, sweep.s is not None
     whole = len(kept) == sweep.z.shape[0]
@@ -144,13 +145,16 @@ def run_sweeps(plan: Plan, sweep: Sweep) -> tuple[Array, ...]:
     if not whole:
         w = xp.stack([w[axis] for axis in kept])
     w = as_contiguous(w)
-    h = as_contiguous(sweep.s + sweep.v) if bounded else None
+    h = None if sweep.s is None or sweep.v is None else as_contiguous(sweep.s + sweep.v)
     x = empty_on_device(tuple(sweep.linear.shape), dtype_name(sweep.linear.dtype), sweep.linear)
     launches = _Launches(plan, batch, x)
     held = [as_contiguous(part) for part in (sweep.linear, sweep.inverse)]
     rows = 0 if sweep.solved is None else int(sweep.solved.shape[1])
     model = [] if sweep.solved is None else [as_contiguous(sweep.solved), as_contiguous(sweep.small)]
-    numbers = [bytes_on_device(np.ascontiguousarray(part), x) for part in (sweep.counts, sweep.threshold, sweep.least)]
+    numbers = [
+        bytes_on_device(np.ascontiguousarray(part), x)
+        for part in (sweep.counts, sweep.threshold, sweep.least, np.zeros(1, dtype=np.int64))
+    ]
     bounds = [_bound(side, plan, tuple(sweep.linear.shape)) for side in (sweep.lower, sweep.upper)]
     last = len(plan.sides) - 1
     panels = launches.job(last, x).panels
@@ -162,7 +166,7 @@ def run_sweeps(plan: Plan, sweep: Sweep) -> tuple[Array, ...]:
         "w": device_address(w), "h": device_address(h) if bounded else None, "partial": device_address(partial),
         "linear": device_address(held[0]), "inverse": device_address(held[1]),
         "solved": device_address(model[0]) if rows else None, "small": device_address(model[1]) if rows else None,
-        **{name: device_address(part) for name, part in zip(("counts", "threshold", "least"), numbers)},
+        **{name: device_address(part) for name, part in zip(("counts", "threshold", "least", "turn"), numbers)},
     }  # fmt: skip
     for name, side in zip(("lower", "upper"), bounds):
         if side is not None:
@@ -178,10 +182,14 @@ def run_sweeps(plan: Plan, sweep: Sweep) -> tuple[Array, ...]:
     else:
         steps.append(launches.job(last, x, source=first, finish=THROUGH, **shared))
     steps += [launches.job(axis, x, back=1, **shared) for axis in reversed(range(last))]
-    for turn in range(int(sweep.counts.max())):
-        for step in steps:
-            launches.lines(step, turn)
-        launches.update(steps[0], turn)
+    rounds = int(sweep.counts.max())
+    if rounds >= 2 * IN_GRAPH:
+        graph = Graph(lambda stream: [launches.sweep(steps, stream) for _ in range(IN_GRAPH)])
+        for _ in range(rounds // IN_GRAPH):
+            graph.launch(launches.stream)
+        rounds %= IN_GRAPH
+    for _ in range(rounds):
+        launches.sweep(steps, launches.stream)
     launches.end()
     z = shrunk(w, sweep.threshold, sweep.least, sweep.anisotropic)
     u = w - z
@@ -189,6 +197,7 @@ def run_sweeps(plan: Plan, sweep: Sweep) -> tuple[Array, ...]:
         z, u = (_with_axes(field, plan, sweep.z) for field in (z, u))
     if not bounded:
         return x, z, u, None, None
+    assert h is not None
     s = clipped(h, sweep.lower, sweep.upper)
     return s, z, u, s, h - s
 

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from stepwell.common.threads import default_threads
 from stepwell.krylov.tv.plans import Plan
-
-if TYPE_CHECKING:
-    from stepwell.krylov.tv.sweeps import Sweep
+from stepwell.krylov.tv.shrinking import Sweep
 
 
 def transform(plan: Plan, block: np.ndarray, back: bool) -> np.ndarray:
@@ -23,7 +19,7 @@ def transform(plan: Plan, block: np.ndarray, back: bool) -> np.ndarray:
     return found
 
 
-def run_sweeps(plan: Plan, sweep: Sweep) -> tuple[np.ndarray, ...]:
+def run_sweeps(plan: Plan, sweep: Sweep) -> tuple[np.ndarray | None, ...]:
     """Run the sweeps of all problems; return x, z, u, s and v (None without bounds)."""
     from stepwell import _core
 

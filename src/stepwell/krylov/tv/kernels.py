@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from stepwell.arrays import Array, dtype_name, is_cuda
 from stepwell.krylov.tv.plans import Plan, plan_of
-
-if TYPE_CHECKING:
-    from stepwell.krylov.tv.sweeps import Sweep
+from stepwell.krylov.tv.shrinking import Sweep
 
 
 @dataclass(frozen=True)

@@ -19,12 +19,13 @@ import numpy as np
 
 from stepwell.arrays import Array, copy_to_device_of, namespace_of, shapes_are_compiled, take_columns
 from stepwell.krylov.tv.certificate import Certifier
-from stepwell.krylov.tv.differences import divergence
+from stepwell.krylov.tv.differences import along, divergence
 from stepwell.krylov.tv.metric import ROUNDING, Base, Model, build_model, fit_base
 from stepwell.krylov.tv.results import TVStatus
 from stepwell.krylov.tv.state import Books, Marks, State, joined, pushed
 from stepwell.krylov.tv.sweeps import Splitting, put_rows, run_sweeps
-from stepwell.krylov.tv.task import Task, along, column_sums, image_sums
+from stepwell.krylov.tv.task import Task, column_sums, image_sums
+from stepwell.krylov.tv.transforms import poisson_inverse
 
 #: ρ of the inner loop over the geometric mean of S.
 RHO = 6.5
@@ -61,15 +62,14 @@ class Solver:
         self.calls = self.base.products / 2  # both vectors of the set-up go through A together
         self.shared = self.base.products
         self.shift = self._shift()
-        inverse = np.where(task.spectrum > 0, 1 / np.where(task.spectrum > 0, task.spectrum, 1), 0.0)
-        self.poisson = copy_to_device_of(inverse[None], task.B)
+        self.poisson = poisson_inverse(task.grid.eigenvalues(task.B))[None]
         self.state = self._first_state(x0, dual)
         self.carried = np.zeros(count, dtype=bool)
 
     def _shift(self) -> Array:
         """ρ∇ᵀ∇ + μ in the cosine basis, of one problem."""
         mu = self.rho if self.task.bounded else 0.0
-        return copy_to_device_of((self.rho * self.task.spectrum + mu)[None], self.task.B)
+        return (self.rho * self.task.grid.eigenvalues(self.task.B) + mu)[None]
 
     def _first_state(self, x0: Array | None, dual: Array | None) -> State:
         task, grid = self.task, self.task.grid

@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from stepwell.arrays import Array, copy_to_device_of, namespace_of
-from stepwell.krylov.tv.differences import differences, divergence, sizes
+from stepwell.krylov.tv.differences import along, differences, divergence
 from stepwell.krylov.tv.metric import Model
-from stepwell.krylov.tv.task import Task, along
+from stepwell.krylov.tv.shrinking import Sweep, shrinkage
+from stepwell.krylov.tv.task import Task
 
 #: Over-relaxation of ADMM (Eckstein and Bertsekas 1992).
 OVER = 1.7
@@ -65,29 +66,6 @@ def put_rows(block: Array, rows: np.ndarray, values: Array, axis: int) -> Array:
 
 def _taken(block: Array, rows: np.ndarray, axis: int) -> Array:
     return namespace_of(block).take(block, copy_to_device_of(rows, block), axis=axis)
-
-
-@dataclass
-class Sweep:
-    """What kernels need for the sweeps of all problems of a task: the model, the state, and numbers per problem."""
-
-    weights: tuple[float, ...]
-    rho: float
-    over: float
-    anisotropic: bool
-    threshold: np.ndarray
-    least: np.ndarray
-    counts: np.ndarray
-    linear: Array
-    inverse: Array
-    solved: Array | None
-    small: Array | None
-    z: Array
-    u: Array
-    s: Array | None
-    v: Array | None
-    lower: Array | None
-    upper: Array | None
 
 
 def run_sweeps(
@@ -150,7 +128,7 @@ def run_array_sweeps(
             pull = pull + (s - v)
         x = cosines.inverse(model.solve(cosines.forward(rho * pull) + linear))
         w = _relaxed(differences(x, weights), u, z)
-        z = w * _shrinkage(w, threshold, least, task.anisotropic)
+        z = w * shrinkage(w, threshold, least, task.anisotropic)
         u = w - z
         if s is not None:
             h = _relaxed(x, v, s)
@@ -168,24 +146,3 @@ def _relaxed(new: Array, dual: Array, old: Array) -> Array:
         new -= (OVER - 1) * old
         return new
     return OVER * new + dual - (OVER - 1) * old
-
-
-def shrunk(w: Array, threshold: np.ndarray, least: np.ndarray, anisotropic: bool) -> Array:
-    """Return z = shrink(w), given λ/ρ and the least factor of every problem."""
-    lowest = along(least, w, 1) if least.any() else 0.0
-    return w * _shrinkage(w, along(threshold, w, 1), lowest, anisotropic)
-
-
-def clipped(h: Array, lower: Array | None, upper: Array | None) -> Array:
-    """Return the nearest values within the bounds."""
-    xp = namespace_of(h)
-    if lower is not None:
-        h = xp.where(h < lower, lower, h)
-    return h if upper is None else xp.where(h > upper, upper, h)
-
-
-def _shrinkage(w: Array, threshold: Array, least: Array | float, anisotropic: bool) -> Array:
-    """Return the factor by which shrinking multiplies w: 1 − τ/|w|, at least 0 (Huber: ε/(ε + τ)); τ is above 0."""
-    xp = namespace_of(w)
-    factor = 1 - threshold / xp.maximum(sizes(w, anisotropic), threshold)
-    return factor if isinstance(least, float) else xp.maximum(factor, least)
