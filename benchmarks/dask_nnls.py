@@ -24,8 +24,7 @@ import stepwell
 
 def arrays_of(result: Any) -> list[np.ndarray]:
     """Return the arrays of a result of a batch."""
-    found = [value for value in vars(result).values() if isinstance(value, np.ndarray)]
-    return found + list(result.costs.values())
+    return [value for value in vars(result).values() if isinstance(value, np.ndarray)]
 
 
 def ready_tasks(b: Any, result: Any) -> dict[str, Any]:

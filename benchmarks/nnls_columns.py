@@ -65,7 +65,7 @@ def warm_rows(side, repeats):
         found = medians(interleave(repeats, **runs))
         results = {name: stepwell.nnls(A, b, warm_start=start) for name, start in starts.items()}
         rows.append(
-            {"unknowns": n, "positive": int(results["cold"].active.sum()), "seconds": found}
+            {"unknowns": n, "positive": int(results["cold"].positive.sum()), "seconds": found}
             | {"solves": {name: int(result.solves) for name, result in results.items()}}
             | {"removals": {name: int(result.removals) for name, result in results.items()}}
             | {"largest difference": max(float(abs(r.x - results["cold"].x).max()) for r in results.values())}

@@ -73,7 +73,6 @@ def workloads(scale):
 def result_bytes(result, systems):
     """Bytes of all arrays that a call filled."""
     arrays = [value for value in vars(result).values() if isinstance(value, torch.Tensor)]
-    arrays += [value for value in result.costs.values() if isinstance(value, torch.Tensor)]
     return sum(array.numel() * array.element_size() for array in arrays if array.shape[:1] == (systems,))
 
 
@@ -81,9 +80,7 @@ def flops_of(gram, A, result):
     """What the steps of a batch take: products with A, duals and solutions from tables, and the certificate."""
     m, n = A.shape[-2:]
     systems = len(result.x)
-    passive = (
-        result.active.sum(-1).double().mean() if hasattr(result, "active") else (result.state == 0).sum(-1).double()
-    )
+    passive = (result.state == 0).sum(-1).double()
     k = float(passive.mean())
     steps = float((result.insertions + result.removals).double().mean())
     each = steps * (2 * n * k + 3 * k * k)

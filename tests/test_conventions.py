@@ -34,7 +34,7 @@ def test_lam_is_the_same_number_in_both_solvers():
     positive = np.abs(A)
     b = positive @ np.arange(1.0, 9.0)
     found = stepwell.nnls(positive, b, lam=0.3)
-    assert found.active.all()
+    assert found.positive.all()
     np.testing.assert_allclose(found.x, stepwell.tikhonov(positive, b, 0.3, tol=1e-13).x, rtol=1e-8)
 
 
@@ -45,7 +45,7 @@ def test_lam_is_the_same_number_in_both_solvers():
 def test_axis_of_nnls(systems):
     b = random.normal(size=(systems, 12))
     rows, columns = stepwell.nnls(A, b), stepwell.nnls(A, b.T, axis=1)
-    for field in ("x", "dual", "active"):
+    for field in ("x", "dual", "state"):
         np.testing.assert_array_equal(getattr(columns, field), getattr(rows, field).T)
     np.testing.assert_array_equal(columns.residual, rows.residual)
     np.testing.assert_array_equal(stepwell.nnls(A, b, axis=0).x, rows.x)

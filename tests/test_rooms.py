@@ -14,7 +14,7 @@ import stepwell
 PACKAGE = pathlib.Path(__file__).parents[1] / "src" / "stepwell"
 #: From the top down, as docs/design.md has them: a room imports those below it, never one above.
 ROOMS = (
-    "__main__", "lab", "apps", "cli", "plugs", "torch", "api", "derivatives", "krylov", "lsq",
+    "__main__", "lab", "apps", "cli", "plugs", "torch", "api", "derivatives", "fit", "krylov", "lsq",
     "quasi_newton", "operators", "distributed", "arrays", "cuda", "common",
 )  # fmt: skip
 #: Tables of names from which the shell imports what is called: commands, and kernels of applications.

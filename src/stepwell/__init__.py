@@ -42,15 +42,22 @@ _HOMES: dict[str, str] = {
     "TVProgress": "stepwell.krylov.tv",
     "adjoint_error": "stepwell.operators",
     "operators": "stepwell",
-    "nnls": "stepwell.api.nnls",
+    "nnls": "stepwell.api.lsq",
     "lsq_linear": "stepwell.api.lsq",
     "lsq_gram": "stepwell.api.lsq",
+    "curve_fit": "stepwell.api.fit",
+    "least_squares": "stepwell.api.fit",
+    "check_jac": "stepwell.fit.jacobian_check",
+    "JacobianCheck": "stepwell.fit.jacobian_check",
+    "FitResult": "stepwell.fit",
+    "FitStatus": "stepwell.fit",
     "LSQResult": "stepwell.lsq",
     "Convolution": "stepwell.lsq",
     "NNLSResult": "stepwell.lsq",
     "NNLSStatus": "stepwell.lsq",
     "SolverStatus": "stepwell.common.status",
     "distributed": "stepwell",
+    "models": "stepwell.fit",
     "problems": "stepwell.lab",
     "apps": "stepwell",
     "torch": "stepwell",
@@ -58,7 +65,7 @@ _HOMES: dict[str, str] = {
 }
 
 #: Those of them that are modules.
-_MODULES = {"operators", "distributed", "problems", "apps", "torch", "plugs"}
+_MODULES = {"operators", "distributed", "models", "problems", "apps", "torch", "plugs"}
 #: Modules that need a package, and its name for ``pip install``.
 _NEEDS = {"torch": "torch"}
 
@@ -82,8 +89,9 @@ class _Elsewhere(types.ModuleType):
         return dir(importlib.import_module(self._home))
 
 
-# So that ``import stepwell.problems`` and ``from stepwell.problems import ...`` find it.
+# So that ``import stepwell.problems`` and ``from stepwell.problems import ...`` find them.
 sys.modules["stepwell.problems"] = _Elsewhere("stepwell.problems", "stepwell.lab.problems")
+sys.modules["stepwell.models"] = _Elsewhere("stepwell.models", "stepwell.fit.models")
 
 
 def __getattr__(name: str) -> Any:

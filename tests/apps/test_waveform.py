@@ -79,7 +79,7 @@ def test_real_shots_are_the_toeplitz_systems_of_their_pulses():
             waveform.load_shots(path, samples=5000)
     done = waveform.deconvolve(shots)
     assert np.all(done.result.status == 0)
-    assert 20 < done.result.active.sum(axis=1).mean() < 60
+    assert 20 < done.result.positive.sum(axis=1).mean() < 60
 
 
 def test_wrong_sizes_are_refused():

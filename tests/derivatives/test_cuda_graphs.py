@@ -139,12 +139,12 @@ def test_operations(torch):
     """PyTorch's own checks of operations, with tensors of the device."""
     A_, b, one = torch.tensor(A, device="cuda"), torch.tensor(B, device="cuda"), torch.tensor(0.1, dtype=torch.float64)
     free = (random.random((4, 6)) < 0.6).astype(float)
-    how = ("auto", "guarded", "cgs2", False, None, None, None)
+    how = ("", 1.02, "auto", "guarded", False, None, None, None)
     stepwell.nnls(A_.clone().requires_grad_(), b)  # what registers the operations
     stepwell.lsq_linear(A_.clone().requires_grad_(), b, (0, 1))
-    torch.library.opcheck(torch.ops.stepwell.nnls.default, (A_, b, one, None, -1, 0, 0, *how))
+    arrays = (A_, b, *[None] * 6, one.cuda(), *[None] * 4)
+    torch.library.opcheck(torch.ops.stepwell.lsq.default, (*arrays, -1, 0, 0, *how))
     marks = torch.tensor(free, device="cuda")
-    torch.library.opcheck(torch.ops.stepwell.nnls_normal_solve.default, (A_, marks, one, marks * b[:, :6], -1, 0, 0))
     step = (A_, marks, one.cuda(), b[:, :6], None, None, -1, 0, 0)
     torch.library.opcheck(torch.ops.stepwell.lsq_step.default, step)
 

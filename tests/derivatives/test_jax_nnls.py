@@ -74,7 +74,7 @@ def test_the_whole_result_leaves_a_compiled_function(double):
     A, b, _ = drawn((8, 5), (6, 8), 0.0)
     result = jax.jit(stepwell.nnls)(A, b)
     direct = stepwell.nnls(np.asarray(A), np.asarray(b))
-    for name in ("dual", "residual", "violation", "active", "insertions", "removals", "solves", "status", "escalated"):
+    for name in ("dual", "residual", "violation", "state", "insertions", "removals", "solves", "status", "escalated"):
         np.testing.assert_array_equal(getattr(result, name), getattr(direct, name))
     assert result.success.all()
     lone = jax.jit(stepwell.nnls)(A, b[0])
@@ -96,12 +96,15 @@ def test_vmap_is_a_loop(double, axes, batch):
 
 
 def test_a_shared_matrix_stays_shared_under_vmap(double, monkeypatch):
-    from stepwell.derivatives import jax_handlers, systems
+    from stepwell.derivatives import jax_handlers
+    from stepwell.lsq import solving
 
     monkeypatch.setattr(jax_handlers, "registered", lambda: False)  # theirs is in test_jax_handlers.py
     seen = []
-    usual = systems.solve_systems
-    monkeypatch.setattr(systems, "solve_systems", lambda A, *rest: seen.append(A.shape) or usual(A, *rest))
+    usual = solving.solve_linear
+    monkeypatch.setattr(
+        solving, "solve_linear", lambda A, *rest, **options: seen.append(A.shape) or usual(A, *rest, **options)
+    )
     A, b = jnp.asarray(random.normal(size=(6, 4))), jnp.asarray(random.normal(size=(5, 6)))
     jax.block_until_ready(jax.jit(jax.vmap(lambda b: solution(A, b)))(b))
     assert seen == [(6, 4)]

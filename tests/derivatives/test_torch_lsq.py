@@ -209,7 +209,7 @@ def test_the_result_is_the_usual_one():
     assert lone.covariance().shape == (5, 5)
     across = stepwell.nnls(A, b[0].T, axis=1, weights=torch.ones(7, dtype=torch.float64))
     assert (stepwell.nnls(A.detach(), b[0].detach(), weights=np.ones(7)).x == across.x.T).all()
-    assert across.active.shape == (5, 3)
+    assert across.positive.shape == (5, 3)
 
 
 def solution(A, b, lower, upper, total):
@@ -275,7 +275,7 @@ def test_compiled_exported_and_checked():
     A, b, lower, upper, total = (t.detach() for t in given)
     lam, how = number(0.1).detach(), ("", 1.02, "auto", "guarded", False, None, None, None)
     arrays = (A, b, lower, upper, total, total, None, None, lam, None, None, None, None)
-    torch.library.opcheck(torch.ops.stepwell.nnls.default, (*arrays, -1, 0, 0, *how))
+    torch.library.opcheck(torch.ops.stepwell.lsq.default, (*arrays, -1, 0, 0, *how))
     C, t = torch.ones(3, 1, 5, dtype=torch.float64), torch.zeros(3, 1, dtype=torch.float64)
     for rows in ((C, t), (None, None)):
         step = (A, torch.ones(3, 5, dtype=torch.float64), lam, torch.ones(3, 5, dtype=torch.float64), *rows, -1, 0, 0)

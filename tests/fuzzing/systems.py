@@ -65,8 +65,6 @@ def nnls(rng):
         A, B = A.astype("f4"), B.astype("f4")
     lam = float(pick(rng, 0.0, 0.0, size * 0.1))
     options = {"method": pick(rng, "auto", "qr", "gram"), "lam": lam, "threads": int(pick(rng, 1, 2, 3))}
-    if options["method"] == "qr":
-        options["update"] = pick(rng, "cgs2", "mgs", "csne", *([] if lam else ["rotations"]))
     own = rng.random() < 0.4
     given = np.stack([A] * count) if own else A
     r = stepwell.nnls(clothed(rng, given), clothed(rng, B), **options)

@@ -115,7 +115,7 @@ RIGHT = {
         spacing=None, across=None, dual=None, tol=1e-2, maxiter=2, axis=1)),
     "adjoint_error": (stepwell.adjoint_error, dict(A=A, shape=None, like=None, trials=2, seed=0)),
     "nnls": (stepwell.nnls, dict(
-        A=A, b=np.ones((2, 5)), method="auto", insertion="guarded", update="cgs2", lam=0.1, L=np.eye(3), noise=None,
+        A=A, b=np.ones((2, 5)), method="auto", insertion="guarded", lam=0.1, L=np.eye(3), noise=None,
         chi2=1.02, uncertainty=None, mask=None, weights=None, which=None, warm_start=None, maxiter=9, tol=None, axis=0,
         threads=1, progress=None, dim=None)),
     "lsq_linear": (stepwell.lsq_linear, dict(

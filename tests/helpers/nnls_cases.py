@@ -12,6 +12,7 @@ import stepwell
 from stepwell.arrays import host_copy
 from stepwell.lab.studies import cases
 from stepwell.lab.studies.cases import decays, gaussians, lidar, uniform  # noqa: F401 (for the tests)
+from stepwell.lsq.solving import solve_by_update
 
 DATA = pathlib.Path(os.environ.get("STEPWELL_DATA", pathlib.Path(__file__).parents[3] / "shared" / "data"))
 
@@ -60,9 +61,16 @@ def certify_optimum(result, A, b, damping=0.0, tol=None, axis=0):
         assert violation(*moderate, damping) <= room
 
 
+def solved(A, b, *, update=None, **options):
+    """Solve by ``nnls``, or with another update of its factor, as studies do."""
+    if update is None:
+        return stepwell.nnls(A, b, **options)
+    return solve_by_update(A, b, update, **{name: value for name, value in options.items() if name != "method"})
+
+
 def certified(A, b, **options):
     """Solve, and hold x, the residual, the dual and the violation of every system against A and b."""
-    result = stepwell.nnls(A, b, **options)
+    result = solved(A, b, **options)
     dense = A.dense() if isinstance(A, stepwell.Convolution) else A
     dense, right = np.asarray(dense, dtype=float), np.asarray(b, dtype=float)
     damping = options.get("lam", 0.0)

@@ -183,7 +183,7 @@ def test_what_a_batch_says_does_not_depend_on_its_company():
         A, b, (lower, upper), equality=(C, d), weights=weights, lam=0.1, which=np.arange(6), mask=np.ones(7, bool)
     )
     assert [one.status for one in alone] == [0, 0, 0, 0, NNLSStatus.INFEASIBLE, 0]
-    assert image.status.shape == image.violation.shape == image.costs["update_flops"].shape == (2, 3)
+    assert image.status.shape == image.violation.shape == image.solves.shape == (2, 3)
     for r in (image, named):
         assert r.status.dtype == np.int32
         assert r.state.dtype == np.int8

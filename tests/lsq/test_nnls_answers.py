@@ -257,7 +257,7 @@ def test_wide_convolutions_do_not_converge_with_columns_set_aside(method, insert
 @pytest.mark.parametrize("n", [10_000, pytest.param(40_000, marks=pytest.mark.slow)])
 def test_a_long_convolution_takes_little_memory(n):
     # Room for Q would be 0.8 or 13 GB, as would the dense matrix: NumPy's convolution shows that the conditions hold.
-    from stepwell.api.nnls import nnls
+    from stepwell.api.lsq import nnls
 
     rng = np.random.default_rng(5)
     pulse = np.exp(-0.5 * (np.arange(21) - 10) ** 2 / 9.0)

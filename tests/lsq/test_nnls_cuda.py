@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from device_arrays import on_device, on_host
-from nnls_cases import certified, decays, gaussians, gedi, lidar, uniform, violation
+from nnls_cases import certified, decays, gaussians, gedi, lidar, solved, uniform, violation
 
 import stepwell
 from stepwell import NNLSStatus
@@ -21,7 +21,7 @@ def check_parity(A, b, library="torch", **options):
         matrix = A.dense()
     else:
         device_matrix = on_device(library, A)
-    device = stepwell.nnls(device_matrix, on_device(library, b), **options)
+    device = solved(device_matrix, on_device(library, b), **options)
     host = certified(A, b, **options)
     np.testing.assert_array_equal(on_host(device.status), host.status)
     norms = np.linalg.norm(b, axis=-1)
@@ -83,7 +83,7 @@ def test_damping_warm_start_and_convolution(torch):
     check_parity(A, b, lam=0.4)
     check_parity(A[0], b, lam=0.4)
     cold = stepwell.nnls(on_device("torch", A), on_device("torch", b))
-    for start in (cold.x, cold.active, cold.x[0], "chain"):
+    for start in (cold.x, cold.positive, cold.x[0], "chain"):
         warm = stepwell.nnls(on_device("torch", A), on_device("torch", b), warm_start=start)
         np.testing.assert_allclose(on_host(warm.x), on_host(cold.x), atol=1e-10)
     pulses = np.exp(-0.5 * ((np.arange(30) - 10) / np.linspace(2, 4, 6)[:, None]) ** 2)
@@ -196,7 +196,7 @@ def test_systems_as_columns(library):
     rows = stepwell.nnls(on_device(library, A), on_device(library, b))
     columns = stepwell.nnls(on_device(library, A), on_device(library, np.ascontiguousarray(b.T)), axis=1)
     np.testing.assert_array_equal(on_host(columns.x).T, on_host(rows.x))
-    np.testing.assert_array_equal(on_host(columns.active).T, on_host(rows.active))
+    np.testing.assert_array_equal(on_host(columns.positive).T, on_host(rows.positive))
     again = stepwell.nnls(on_device(library, A), on_device(library, b.T), axis=1, warm_start=columns.x)
     np.testing.assert_allclose(on_host(again.x), on_host(columns.x), atol=1e-10)
 

@@ -107,7 +107,7 @@ def test_statuses_and_updates_are_those_of_the_core():
 
 def batch(systems, rows, columns, **options):
     shape = (rows, columns) if options.pop("shared", False) else (systems, rows, columns)
-    values = dict(method="auto", insertion="guarded", update="cgs2", lam=0.0, warm_start=None, maxiter=None)
+    values = dict(method="auto", insertion="guarded", lam=0.0, warm_start=None, maxiter=None)
     values |= dict(tol=None, threads=None, progress=None) | options
     return arguments.check(np.broadcast_to(0.0, shape), np.broadcast_to(0.0, (systems, rows)), **values)
 
@@ -201,7 +201,7 @@ def test_starts_are_read_by_their_own_strides():
 
     wide = torch.arange(5.0 * 9, dtype=torch.float64).reshape(5, 9)
     for start, stride in ((wide[:, :4], 9), (wide[:1, :4].expand(5, 4), 0), (wide[0, :4], 0), (wide[:, :4].clone(), 4)):
-        values = dict(method="auto", insertion="guarded", update="cgs2", lam=0.0, warm_start=start)
+        values = dict(method="auto", insertion="guarded", lam=0.0, warm_start=start)
         values |= dict(maxiter=None, tol=None, threads=None, progress=None)
         work = arguments.check(torch.zeros(6, 4, dtype=torch.float64), torch.zeros(5, 6, dtype=torch.float64), **values)
         memory = DeviceMemory(work.b)

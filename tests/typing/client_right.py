@@ -27,7 +27,7 @@ b = A[:, 0]
 
 # ---- non-negative least squares ----
 
-one = stepwell.nnls(A, b, method="qr", update="mgs", lam=0.1, maxiter=100, tol=1e-9, threads=2)
+one = stepwell.nnls(A, b, method="qr", lam=0.1, maxiter=100, tol=1e-9, threads=2)
 assert_type(one, NNLSResult)
 x, residual = one
 many = stepwell.nnls(A, A.T, axis=0, insertion="single", warm_start="chain", progress=lambda done, systems: print(done))

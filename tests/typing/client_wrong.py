@@ -13,7 +13,7 @@ stepwell.nnls("hi", b)  # wrong
 stepwell.nnls(A, None)  # wrong
 stepwell.nnls(A)  # wrong
 stepwell.nnls(A, b, method="gramm")  # wrong
-stepwell.nnls(A, b, update="qr")  # wrong
+stepwell.nnls(A, b, update="mgs")  # wrong
 stepwell.nnls(A, b, insertion=1)  # wrong
 stepwell.nnls(A, b, warm_start="chains")  # wrong
 stepwell.nnls(A, b, lam="much")  # wrong

@@ -23,7 +23,10 @@ NB_MODULE(_core, m) {
     stepwell::bind_krylov(m);
     stepwell::bind_nnls(m);
     stepwell::bind_normal_solve(m);
+    stepwell::bind_tv(m);
     stepwell::bind_voronoi(m);
+    stepwell::bind_fit(m);
+    stepwell::bind_fit_models(m);
 #if defined(SW_JAX_HANDLERS)
     stepwell::bind_jax_handlers(m);
 #endif

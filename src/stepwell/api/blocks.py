@@ -12,12 +12,12 @@ import numpy as np
 from stepwell.arrays import is_container
 from stepwell.arrays.over_systems import NAMES, over_systems
 from stepwell.common.checks import require
+from stepwell.lsq.constraints import is_one
 from stepwell.lsq.convolution import Convolution
-from stepwell.lsq.family import is_one
-from stepwell.lsq.result import AnyResult, LSQResult
+from stepwell.lsq.result import VECTORS, LSQResult
 
 #: The axes behind the systems' of each field: n unknowns, k equalities.
-FIELDS = dict.fromkeys(("x", "dual", "active", "state", "variance"), "n") | {"multipliers": "k"}
+FIELDS = dict.fromkeys(VECTORS, "n") | {"multipliers": "k"}
 #: Arguments of one number, n or m numbers a system.
 OWN = {"lam": "", "noise": "", "which": "", "mask": "n", "weights": "m", "warm_start": "n"}
 
@@ -29,7 +29,7 @@ def are_containers(A: Any, b: Any, *others: Any) -> bool:
 
 
 def over_blocks(
-    solver: Callable[..., AnyResult],
+    solver: Callable[..., LSQResult],
     A: Any,
     b: Any,
     arguments: Mapping[str, Any],
@@ -80,7 +80,7 @@ def over_blocks(
     )
 
 
-def solve_block(solver: Callable[..., AnyResult], b: Any, A: Any = None, pulse: Any = None, **given: Any) -> AnyResult:
+def solve_block(solver: Callable[..., LSQResult], b: Any, A: Any = None, pulse: Any = None, **given: Any) -> LSQResult:
     """Solve the systems of one block; pairs come as their members."""
     if pulse is not None:
         A = Convolution(pulse, given.pop("n"), m=given.pop("m"), origin=given.pop("origin"))
@@ -92,4 +92,4 @@ def solve_block(solver: Callable[..., AnyResult], b: Any, A: Any = None, pulse: 
         given["equality"] = given["equality"], given.pop("equality_right")
     result = solver(A, b, **given)
     # What the covariance is computed from stays in the block.
-    return dataclasses.replace(result, _problem=None) if isinstance(result, LSQResult) else result
+    return dataclasses.replace(result, _problem=None)

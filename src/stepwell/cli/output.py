@@ -27,7 +27,7 @@ from stepwell.common.logs import log
 
 
 @dataclass(frozen=True)
-class Voice:
+class Output:
     """How much a command says, and where its JSON goes.
 
     Attributes
@@ -128,7 +128,7 @@ def output_options(*, declare: bool = True) -> Callable[[Callable[..., Any]], Ca
             check_file(json_file, "--json")
             name = click.get_current_context().command_path.split(" ", 1)[-1]
             log.info("%s: begins", name)
-            return command(*args, voice=Voice(name, json_file, quiet, verbose), **given)
+            return command(*args, voice=Output(name, json_file, quiet, verbose), **given)
 
         if declare:
             declared = getattr(call, "__click_params__", [])  # click reads them from the last to the first

@@ -22,6 +22,7 @@ _APPLICATIONS = ("stepwell.apps.voronoi.device",)
 def common_kernels() -> list[Kernel]:
     """Return what calls with usual arguments use: default options, both precisions, bounds or none."""
     from stepwell.derivatives import cuda as derivatives
+    from stepwell.krylov.tv import device as tv
     from stepwell.lsq import cuda as nnls
     from stepwell.lsq import small_systems
     from stepwell.operators import cuda_sparse as sparse
@@ -35,6 +36,7 @@ def common_kernels() -> list[Kernel]:
         *(("nnls_small", defines) for defines in small_systems.common_defines()),
         *(("free_solve", defines) for defines in derivatives.common_defines()),
         *(("sparse_product", sparse.kernel_defines(word)) for word in (8, 4)),
+        *(("tv_sweeps", tv.kernel_defines(dtype)) for dtype in ("float64", "float32")),
         *(kernel for name in _APPLICATIONS for kernel in importlib.import_module(name).COMMON_KERNELS),
     ]
 

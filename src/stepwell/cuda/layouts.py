@@ -11,6 +11,7 @@ from stepwell import _core
 _KINDS: dict[str, Any] = {
     "double": ctypes.c_double,
     "bool": ctypes.c_bool,
+    "int8": ctypes.c_int8,
     "uint8": ctypes.c_uint8,
     "int32": ctypes.c_int32,
     "int64": ctypes.c_int64,

@@ -125,6 +125,31 @@ class Event:
         checked(*self._driver.cuEventSynchronize(self._event))
 
 
+class Graph:
+    """Launches that are made again and again: ``work(stream)`` makes them once, on a stream that only takes notes."""
+
+    def __init__(self, work: Any) -> None:
+        driver = self._driver = cuda_driver()
+        stream = checked(*driver.cuStreamCreate(int(driver.CUstream_flags.CU_STREAM_NON_BLOCKING)))
+        try:
+            # This thread alone is forbidden what cannot be captured.
+            mode = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+            checked(*driver.cuStreamBeginCapture(stream, mode))
+            try:
+                work(int(stream))
+            finally:
+                graph = checked(*driver.cuStreamEndCapture(stream))
+        finally:
+            driver.cuStreamDestroy(stream)
+        self._program = checked(*driver.cuGraphInstantiate(graph, 0))
+        driver.cuGraphDestroy(graph)
+        _give_back_with(self, driver.cuGraphExecDestroy, self._program)  # when it has run, if it is running
+
+    def launch(self, stream: int) -> None:
+        """Make the launches on a stream."""
+        checked(*self._driver.cuGraphLaunch(self._program, stream))
+
+
 class DeviceBuffer:
     """Memory of a device in the order of a stream: it is given back behind what was launched until then."""
 

@@ -1,4 +1,4 @@
-"""Derivatives of least squares within bounds: ``lsq_linear`` and ``lsq_gram``, with sums, masks, weights, λ and L.
+"""Derivatives of least squares: ``lsq_linear``, ``nnls`` and ``lsq_gram``, with bounds, sums, masks, weights, λ and L.
 
 Near a solution the same unknowns stay at the same bounds, and x is the solution of equations. With y the solution's
 free unknowns F and, where others are held, their bounds,
@@ -19,23 +19,24 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from stepwell.arrays import Array, matrix_product, namespace_of
-from stepwell.common.checks import require_shape
+from stepwell.arrays import Array, is_array, matrix_product, namespace_of
+from stepwell.common.checks import read_real, require_shape
 from stepwell.derivatives.matrices import DENSE, GRAM, Kind, matrix_of
 from stepwell.lsq.arguments import without_column
+from stepwell.lsq.constraints import is_number
 from stepwell.lsq.convolution import Convolution
 
 #: A sum is at an end where it is as near as so many roundings of its terms.
 NEAR = 64
 
 
-class Problem(NamedTuple):
+class ProblemArrays(NamedTuple):
     """Arguments as arrays of one library: one for all systems, or with the systems along the first axis."""
 
     entries: Array  # (m, n) or (systems, m, n); of a convolution (length,) or (systems, length); G
     b: Array  # (m,) or (systems, m); c
-    lower: Array  # (n,) or (systems, n)
-    upper: Array
+    lower: Array | None  # (n,) or (systems, n); both None: x ≥ 0
+    upper: Array | None
     sum_low: Array | None  # () or (systems,)
     sum_high: Array | None
     weights: Array | None  # (m,) or (systems, m)
@@ -48,7 +49,7 @@ class Problem(NamedTuple):
 
 
 #: Axes of one system of each of the fields, `entries` apart.
-AXES = Problem(-1, 1, 1, 1, 0, 0, 1, 1, 0, 2, 2, 1, 1)
+AXES = ProblemArrays(-1, 1, 1, 1, 0, 0, 1, 1, 0, 2, 2, 1, 1)
 
 
 class Form(NamedTuple):
@@ -63,8 +64,10 @@ def read_problem(
     A: Any, b: Array, as_array: Callable[[Any], Array], *, bounds: Any, sum_bounds: Any = None, equality: Any = None,
     mask: Any = None, weights: Any = None, which: Any = None, lam: Any = 0.0, L: Any = None, warm: Any = None,
     gram: bool = False,
-) -> tuple[Problem, Form]:  # fmt: skip
+) -> tuple[ProblemArrays, Form]:  # fmt: skip
     """Bring arguments to one form; `as_array` makes arrays of the library, of one dtype, of numbers and arrays."""
+    if is_number(lam) and not is_array(lam):
+        read_real("lam", lam, at_least=0)
     convolution = isinstance(A, Convolution)
     entries = as_array(A.pulse if convolution else A)
     if convolution:
@@ -100,7 +103,7 @@ def read_problem(
             return namespace_of(array).broadcast_to(array, own) if own else array
         return array.reshape(systems, *own) if array.ndim > len(own) + 1 or (lead == () and array.ndim > 1) else array
 
-    lower, upper = (read("bounds", end, columns) for end in bounds)
+    lower, upper = (None, None) if bounds is None else (read("bounds", end, columns) for end in bounds)
     sum_low, sum_high = (None, None) if sum_bounds is None else (read("sum_bounds", end, None) for end in sum_bounds)
     C = d = None
     if equality is not None:
@@ -113,7 +116,7 @@ def read_problem(
         lam=read("lam", lam, None), L=None if L is None else as_array(L), C=C, d=d,
         warm=read("warm_start", warm, columns, lambda value: value),
     )  # fmt: skip
-    return Problem(**given), Form(kind, lead, column)
+    return ProblemArrays(**given), Form(kind, lead, column)
 
 
 Step = Callable[[Array, Array, Array, Array, Any, Any, Kind], Array]
@@ -121,7 +124,7 @@ Product = Callable[[Array, Array], Array]
 
 
 def attached(
-    problem: Problem, kind: Kind, x: Array, state: Array, lam: Array, step: Step, product: Product | None = None
+    problem: ProblemArrays, kind: Kind, x: Array, state: Array, lam: Array, step: Step, product: Product | None = None
 ) -> Array:
     """Return x as a function of the problem's arrays.
 
@@ -145,7 +148,9 @@ def attached(
     if problem.mask is not None:
         fixed = fixed & problem.mask
     free = state == 0
-    y = xp.where(state == 1, problem.upper, xp.where((state == -1) | fixed, problem.lower, zero))
+    y = zero
+    if problem.lower is not None:
+        y = xp.where(state == 1, problem.upper, xp.where((state == -1) | fixed, problem.lower, zero))
     y = xp.where(free | xp.isnan(x), x, y)
     marks = xp.where(xp.isnan(x), x, xp.astype(free, x.dtype))
     entries, g, lam = _gradient(problem, kind, y, lam, product)
@@ -155,7 +160,7 @@ def attached(
 
 
 def _gradient(
-    problem: Problem, kind: Kind, y: Array, lam: Array, product: Product | None
+    problem: ProblemArrays, kind: Kind, y: Array, lam: Array, product: Product | None
 ) -> tuple[Array, Array, Array]:
     """Return what H is made of, −½ the gradient at y, and the λ that is still apart."""
     entries, b, L = problem.entries, problem.b, problem.L
@@ -179,7 +184,7 @@ def _gradient(
     return entries, matrix.transposed_times(b - matrix.times(y)) - (lam * lam)[..., None] * y, lam
 
 
-def _bound_rows(problem: Problem, x: Array, y: Array) -> tuple[Array | None, Array | None]:
+def _bound_rows(problem: ProblemArrays, x: Array, y: Array) -> tuple[Array | None, Array | None]:
     """Return C, and s − C y: zero rows where a sum is between its ends."""
     xp = namespace_of(x)
     rows, rest = [], []

@@ -11,14 +11,14 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from stepwell import _core
 from stepwell.common.threads import default_threads
-from stepwell.derivatives import bounded_systems
-from stepwell.derivatives.bounded import Problem
-from stepwell.derivatives.matrices import GRAM
-from stepwell.derivatives.systems import Outcome, Spec
+from stepwell.derivatives.bounded import ProblemArrays
+from stepwell.derivatives.matrices import GRAM, Kind
+from stepwell.derivatives.systems import Outcome, Spec, columns_of
 from stepwell.lsq.arguments import check
 from stepwell.lsq.batch import UPDATE_CODES
 from stepwell.lsq.convolution import Convolution
@@ -39,68 +39,67 @@ def registered() -> bool:
     return bool(handlers)
 
 
-def solve_nnls(by_callback: Callable[..., Outcome], spec: Spec, shapes: Outcome, *given: Array) -> Outcome:
-    """Solve systems, (entries, b, λ), by the handler on the CPU, by the callback elsewhere."""
-    entries, b, _ = given
-    attributes = _attributes(spec, tuple(entries.shape), int(b.shape[-1]))
-
-    def by_handler(*given: Array) -> Outcome:
-        call = jax.ffi.ffi_call("stepwell_nnls", tuple(shapes), vmap_method="expand_dims")
-        return Outcome(*call(*given, **attributes))
-
-    return Outcome(*jax.lax.platform_dependent(*given, cpu=by_handler, default=by_callback))
-
-
-def handles(spec: Spec, entries: Array, b: Array, warm: Array | None) -> bool:
-    """Whether the handler takes such systems: not those without rows, nor a warm start, nor a square Q."""
-    full = b.shape[-1] > 0 and entries.shape[-1] > 0 and (spec.rows < 0 or spec.columns > 0)
-    return registered() and full and warm is None and spec.update != "rotations"
-
-
-def handles_bounded(spec: bounded_systems.Spec, problem: Problem) -> bool:
-    """Whether the handler takes such problems: bounds, a sum, weights, a mask, λ; no L, rule, equality, warm start."""
-    more = (problem.L, problem.C, problem.warm)
-    full = problem.b.shape[-1] > 0 and problem.entries.shape[-1] > 0 and problem.lower.shape[-1] > 0
+def handles(spec: Spec, problem: ProblemArrays) -> bool:
+    """Whether a handler takes such problems: bounds, a sum, weights, a mask, λ; no L, rule, equality, warm start."""
+    more: tuple[Any, ...] = (problem.L, problem.C, problem.warm)
+    more += () if problem.lower is not None else (problem.sum_low, problem.weights, problem.mask)
+    full = 0 not in (problem.b.shape[-1], problem.entries.shape[-1], columns_of(problem, spec))
     return registered() and full and spec.kind != GRAM and not spec.rule and all(one is None for one in more)
 
 
-def solve_bounded(
-    by_callback: Callable[..., Any], spec: bounded_systems.Spec, shapes: Any, present: list[str], *given: Array
-) -> Any:
+def solve(
+    by_callback: Callable[..., Outcome], spec: Spec, shapes: Outcome, present: list[str], *given: Array
+) -> Outcome:
     """Solve problems, whose fields `present` are given, by the handler on the CPU, by the callback elsewhere."""
     own = dict(zip(present, given))
     attributes = _attributes(spec, tuple(own["entries"].shape), int(own["b"].shape[-1]))
-    del attributes["update"]
+    by_handler = _by_bounded if "lower" in own else _by_nonnegative
+
+    def handled(*given: Array) -> Outcome:
+        return by_handler(dict(zip(present, given)), shapes, attributes)
+
+    return Outcome(*jax.lax.platform_dependent(*given, cpu=handled, default=by_callback))
+
+
+def _costs(shapes: Outcome) -> jax.ShapeDtypeStruct:
+    """What handlers return beside: accesses and operations, which nobody reads here."""
+    return jax.ShapeDtypeStruct((*shapes.counts.shape[:-1], 4), jnp.int64 if jax.config.jax_enable_x64 else jnp.int32)
+
+
+def _by_nonnegative(own: dict[str, Array], shapes: Outcome, attributes: dict[str, Any]) -> Outcome:
+    x, lead, dtype = shapes.x, shapes.x.shape[:-1], shapes.x.dtype
+    results = (x, x, jax.ShapeDtypeStruct(x.shape, bool), jax.ShapeDtypeStruct((*lead, 2), dtype), shapes.counts)
+    call = jax.ffi.ffi_call("stepwell_nnls", (*results, _costs(shapes)), vmap_method="expand_dims")
+    given = [own[name] for name in ("entries", "b", "lam")]
+    x, dual, in_factor, reals, counts, _ = call(*given, **attributes, update=np.int32(UPDATE_CODES["cgs2"]))
+    more = [jnp.zeros((*lead, 1), dtype), jnp.broadcast_to(own["lam"], lead)[..., None]]
+    return Outcome(x, dual, in_factor.astype(jnp.int8) - 1, jnp.concatenate([reals, *more], axis=-1), counts)
+
+
+def _by_bounded(own: dict[str, Array], shapes: Outcome, attributes: dict[str, Any]) -> Outcome:
     for name, field in (("summed", "sum_low"), ("weighted", "weights"), ("masked", "mask")):
-        attributes[name] = np.int32(field in own)
-    always = ("entries", "b", "lower", "upper", "lam")
-    order = [present.index(name) for name in (*always, "sum_low", "sum_high", "weights", "mask") if name in own]
-
-    def by_handler(*given: Array) -> Any:
-        call = jax.ffi.ffi_call("stepwell_lsq", tuple(shapes), vmap_method="expand_dims")
-        return bounded_systems.Outcome(*call(*(given[k] for k in order), **attributes))
-
-    return bounded_systems.Outcome(*jax.lax.platform_dependent(*given, cpu=by_handler, default=by_callback))
+        attributes = attributes | {name: np.int32(field in own)}
+    order = ("entries", "b", "lower", "upper", "lam", "sum_low", "sum_high", "weights", "mask")
+    call = jax.ffi.ffi_call("stepwell_lsq", (*shapes, _costs(shapes)), vmap_method="expand_dims")
+    return Outcome(*call(*(own[name] for name in order if name in own), **attributes)[:-1])
 
 
-def _attributes(spec: Any, shape: tuple[int, ...], rows: int) -> dict[str, Any]:
+def _attributes(spec: Spec, shape: tuple[int, ...], rows: int) -> dict[str, Any]:
     """Check the options as a plain call does, on arrays that hold nothing, and return what the handler is told."""
-    update = getattr(spec, "update", "cgs2")
     core = 2 if spec.rows < 0 else 1
     entries = np.broadcast_to(np.ones(()), shape[-core:])
     matrix: Any = entries
     if spec.rows >= 0:
         matrix = Convolution(np.ones(shape[-1]), spec.columns, m=spec.rows, origin=spec.origin)
     batch = check(
-        matrix, np.broadcast_to(np.ones(()), (rows,)), spec.method, spec.insertion, update, 0.0,
-        "chain" if spec.chain else None, spec.maxiter, spec.tol, spec.threads, None, 0,
+        matrix, np.broadcast_to(np.ones(()), (rows,)), warm_start="chain" if spec.chain else None, method=spec.method,
+        insertion=spec.insertion, maxiter=spec.maxiter, tol=spec.tol, threads=spec.threads,
     )  # fmt: skip
     whole = {
         "rows": spec.rows,
         "columns": spec.columns,
         "origin": spec.origin,
         "method": _METHODS[spec.method],
-        "update": UPDATE_CODES[update],
         "guarded": batch.guarded,
         "chain": batch.chain,
         "max_solves": batch.max_iter,
@@ -112,10 +111,15 @@ def _attributes(spec: Any, shape: tuple[int, ...], rows: int) -> dict[str, Any]:
     }
 
 
-def solve_normal(elsewhere: Callable[..., Array], shape: tuple[int, int, int] | None, *given: Array) -> Array:
+def solves(kind: Kind, columns: int) -> bool:
+    """Whether there is a handler for the solves of derivatives with such matrices."""
+    return kind != GRAM and columns > 0 and registered()
+
+
+def solve_normal(elsewhere: Callable[..., Array], kind: Kind, *given: Array) -> Array:
     """Solve the normal equations, (entries, free, λ, g), by the handler on the CPU."""
     g = given[-1]
-    rows, _, origin = (-1, 0, 0) if shape is None else shape
+    rows, _, origin = kind
 
     def by_handler(*given: Array) -> Array:
         result = jax.ShapeDtypeStruct(g.shape, g.dtype)

@@ -1,4 +1,4 @@
-"""``tikhonov`` and ``cg`` in the programs of JAX: callbacks to the host with forward rules, as `jax_nnls` has them."""
+"""``tikhonov`` and ``cg`` in the programs of JAX: callbacks to the host with forward rules, as `jax_lsq` has them."""
 
 from __future__ import annotations
 

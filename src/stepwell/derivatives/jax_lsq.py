@@ -1,7 +1,9 @@
-"""``lsq_linear`` and ``lsq_gram`` in the programs of JAX: a callback to the host that finds x, and its derivatives.
+"""Least squares in the programs of JAX: a call to the host that finds x, and its derivatives.
 
 `bounded.attached` makes x a function of the arguments, through one step whose value is zero and whose tangents are
-linear solves, which JAX transposes and differentiates again.
+linear solves (``jax.lax.custom_linear_solve``), which JAX transposes and differentiates again, so that every order
+follows from one rule. Under ``vmap`` arguments that are not mapped arrive with an axis of length one: a shared matrix
+stays shared.
 """
 
 from __future__ import annotations
@@ -15,20 +17,22 @@ import numpy as np
 
 from stepwell.arrays import matrix_product
 from stepwell.common.checks import require_kind
-from stepwell.derivatives import jax_calls, jax_handlers, jax_nnls, jax_solve, least_squares
-from stepwell.derivatives.bounded import Problem, attached, read_problem
-from stepwell.derivatives.bounded_systems import (
+from stepwell.derivatives import jax_calls, jax_handlers, jax_solve, least_squares
+from stepwell.derivatives.bounded import ProblemArrays, attached, read_problem
+from stepwell.derivatives.matrices import GRAM, Kind, matrix_of
+from stepwell.derivatives.normal_equations import solve_free, solve_free_with_rows
+from stepwell.derivatives.systems import (
     REALS,
     Outcome,
     Spec,
     as_result,
+    columns_of,
     leads_of,
     multipliers_of,
     shaped_as,
     solve_folded,
 )
-from stepwell.derivatives.matrices import GRAM, Kind, matrix_of
-from stepwell.derivatives.normal_equations import solve_free, solve_free_with_rows
+from stepwell.lsq.batch import COUNTS
 from stepwell.lsq.convolution import Convolution
 from stepwell.lsq.result import LSQResult
 
@@ -41,31 +45,30 @@ def _aligned(array: Array, core: int, rank: int) -> Array:
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _found(spec: Spec, problem: Problem) -> Outcome:
+def _found(spec: Spec, problem: ProblemArrays) -> Outcome:
     """The solution by the host's solver, a constant of the graph."""
     lead = np.broadcast_shapes(*leads_of(problem, spec))
-    n, dtype = problem.lower.shape[-1], problem.b.dtype
-    wide = jnp.int64 if jax.config.jax_enable_x64 else jnp.int32
+    n, dtype = columns_of(problem, spec), problem.b.dtype
 
     def shaped(last: int, kind: Any) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct((*lead, last), kind)
 
     shapes = Outcome(
         shaped(n, dtype), shaped(n, dtype), shaped(n, jnp.int8), shaped(len(REALS) + multipliers_of(problem), dtype),
-        shaped(6, jnp.int32), shaped(4, wide),
+        shaped(len(COUNTS), jnp.int32),
     )  # fmt: skip
-    present = [name for name in Problem._fields if getattr(problem, name) is not None]
+    present = [name for name in ProblemArrays._fields if getattr(problem, name) is not None]
     given = [_aligned(getattr(problem, name), getattr(spec.axes, name), len(lead)) for name in present]
 
     def called(*arrays: Array) -> Outcome:
         own = dict(zip(present, arrays))
-        return solve_folded(Problem(**{name: own.get(name) for name in Problem._fields}), spec)
+        return solve_folded(ProblemArrays(**{name: own.get(name) for name in ProblemArrays._fields}), spec)
 
     def by_callback(*arrays: Array) -> Outcome:
         return jax_calls.call(called, shapes, *arrays)
 
-    if jax_handlers.handles_bounded(spec, problem):
-        return jax_handlers.solve_bounded(by_callback, spec, shapes, present, *given)
+    if jax_handlers.handles(spec, problem):
+        return jax_handlers.solve(by_callback, spec, shapes, present, *given)
     return by_callback(*given)
 
 
@@ -135,11 +138,19 @@ def _linear_solve(kind: Kind, entries: Array, free: Array, lam: Array, C: Array 
             return own(entries, free, lam, rhs)
         return solve_free_with_rows(entries, free, lam, rhs[..., :n], rows[0], rhs[..., n:], None, solve=own)
 
+    def elsewhere(*given: Array) -> Array:
+        return jax_calls.on_gpu(by_program if kind[0] < 0 else by_callback, by_callback, *given)
+
+    def solve_by(*given: Array) -> Array:
+        if C is None and jax_handlers.solves(kind, n):
+            return jax_handlers.solve_normal(elsewhere, kind, *given)
+        return elsewhere(*given)
+
     def solve(_: Any, rhs: Array) -> Array:
         rank, core = rhs.ndim - 1, 2 if kind[0] < 0 else 1
         given = [_aligned(entries, core, rank), _aligned(free, 1, rank), _aligned(lam, 0, rank), rhs]
         given += [] if C is None else [_aligned(C, 2, rank)]
-        found = jax_calls.on_gpu(by_program if kind[0] < 0 else by_callback, by_callback, *given)
+        found = solve_by(*given)
         held = jnp.where(free == 0, rhs[..., :n], found[..., :n])  # the identity; of an unsolved system NaN
         return held if C is None else jnp.concatenate([held, jnp.where(idle, rhs[..., n:], found[..., n:])], axis=-1)
 
@@ -184,7 +195,6 @@ def lsq(plain: Any, A: Any, b: Any, arrays: dict[str, Any], options: dict[str, A
 @functools.cache
 def _register() -> None:
     """Let results leave compiled functions: all fields are arrays but for the two texts."""
-    jax_nnls._register()
     texts = ["method", "choice", "_problem"]
     fields = [name for name in LSQResult.__dataclass_fields__ if name not in texts]
     jax.tree_util.register_dataclass(LSQResult, fields, texts)

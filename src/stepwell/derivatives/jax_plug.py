@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from stepwell.derivatives.jax_argmin import argmin
+from stepwell.derivatives.jax_fit import curve_fit
 from stepwell.derivatives.jax_linear import cg, tikhonov
 from stepwell.derivatives.jax_lsq import lsq
-from stepwell.derivatives.jax_nnls import nnls
 
-__all__ = ["argmin", "cg", "lsq", "nnls", "tikhonov"]
+__all__ = ["argmin", "cg", "curve_fit", "lsq", "tikhonov"]

@@ -1,46 +1,68 @@
-"""NNLS with any number of leading axes: what a transformation such as ``vmap`` makes of systems, as one batch.
+"""Least squares with any number of leading axes, as one batch, and its result as arrays alone.
 
-An argument that lacks an axis, or has it as a one, is shared along it: a matrix without any is the one matrix of all
-systems, whose Gram matrix is formed once.
+What a transformation such as ``vmap`` makes of systems. An argument that lacks an axis, or has it as a one, is shared
+along it: a matrix without any is the one matrix of all systems, whose Gram matrix is formed once. L and the equalities
+are one for all systems in a batch; where a transformation maps over them, it is a loop.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from stepwell.arrays import Array, host_copy, is_cuda, namespace_of
-from stepwell.arrays.over_systems import systems_of_whole
-from stepwell.lsq.arguments import check
-from stepwell.lsq.batch import COSTS, COUNTS, Batch
+from stepwell.arrays import Array, namespace_of
+from stepwell.common.checks import require
+from stepwell.derivatives.bounded import AXES, ProblemArrays
+from stepwell.derivatives.matrices import GRAM, Kind
+from stepwell.lsq import solving
+from stepwell.lsq.batch import COUNTS
 from stepwell.lsq.convolution import Convolution
-from stepwell.lsq.result import NNLSResult
-from stepwell.lsq.solving import solve
+from stepwell.lsq.result import LSQResult
+
+REALS = ("residual", "violation", "equality_error", "lam")
+#: Options that are plain values: of every call, and of those with A.
+_OPTIONS, _WITH_A = ("maxiter", "tol", "threads"), ("method", "insertion", "chi2")
 
 
 class Spec(NamedTuple):
-    """Everything but arrays that a call of ``nnls`` is made of: plain values, which compiled programs keep."""
+    """Everything but arrays that a call is made of: plain values, which compiled programs keep."""
 
-    rows: int  # of a convolution; -1: the matrix is dense
+    rows: int  # these three: the kind of the matrix
     columns: int
     origin: int
+    rule: str  # that chooses λ; empty: λ is given
+    chi2: float
     method: str
     insertion: str
-    update: str
     chain: bool
     maxiter: int | None
     tol: float | None
     threads: int | None
 
+    @staticmethod
+    def of_call(kind: Kind, rule: str, options: dict[str, Any]) -> Spec:
+        """Return what a traced call has beside arrays, or say which of it cannot be."""
+        for name in ("progress", "noise", "uncertainty", "bb"):
+            value = options.get(name)
+            require(value is None, name, value, "None where the call is compiled, transformed or traced")
+        start = options["warm_start"]
+        require(not isinstance(start, str) or start == "chain", "warm_start", start, "an x, states (int8), or 'chain'")
+        own: dict[str, Any] = {"method": "gram", "insertion": "guarded", "chi2": 1.02}
+        own |= {name: options[name] for name in (*_OPTIONS, *_WITH_A) if name in options}
+        return Spec(*kind, rule=rule, chain=isinstance(start, str), **own)
+
     @property
-    def pulse_shape(self) -> tuple[int, int, int] | None:
-        """What ``solve_free`` and ``Pulses`` need to know of a convolution; None of a dense matrix."""
-        return None if self.rows < 0 else (self.rows, self.columns, self.origin)
+    def kind(self) -> Kind:
+        """The kind of the matrix."""
+        return (self.rows, self.columns, self.origin)
+
+    @property
+    def axes(self) -> ProblemArrays:
+        """Axes of one system of each array of a problem."""
+        return AXES._replace(entries=2 if self.rows < 0 else 1)
 
 
 class Outcome(NamedTuple):
@@ -48,124 +70,125 @@ class Outcome(NamedTuple):
 
     x: Array  # (..., n)
     dual: Array  # (..., n)
-    active: Array  # (..., n)
-    reals: Array  # (..., 2): residual, violation
+    state: Array  # (..., n)
+    reals: Array  # (..., 4 + k): REALS, then multipliers
     counts: Array  # (..., 6), in the order of COUNTS
-    costs: Array  # (..., 4)
 
 
-def read_systems(
-    entries: Array,
-    b: Array,
-    lam: Array,
-    warm: Array | None,
-    spec: Spec,
-    progress: Callable[[int, int], object] | None = None,
-) -> Batch:
-    """Check systems given as ``nnls`` takes them: a lone one, one matrix for all, or one for each."""
-    number = float(lam.item())
-    usual = all(value is None or isinstance(value, int | float | str) for value in spec)
-    plain = usual and spec.rows < 0 and warm is None and progress is None and type(entries) is type(b)
-    if plain and not is_cuda(b) and entries.dtype == b.dtype == namespace_of(b).float64:
-        known = _known(tuple(entries.shape), tuple(b.shape), spec, number, systems_of_whole(0))
-        return known.with_arrays(entries, b if b.ndim == 2 else b[None])
-    matrix: Any = entries
-    if spec.rows >= 0:
-        matrix = Convolution(entries, spec.columns, m=spec.rows, origin=spec.origin)
-    return check(matrix, b, progress=progress, warm_start="chain" if spec.chain else warm, **_options(spec, number))
+def columns_of(problem: ProblemArrays, spec: Spec) -> int:
+    """How many unknowns a system has."""
+    return int(problem.entries.shape[-1]) if spec.rows < 0 else spec.columns
 
 
-def _options(spec: Spec, lam: float) -> dict[str, Any]:
-    names = ("method", "insertion", "update", "maxiter", "tol", "threads")
-    return {name: getattr(spec, name) for name in names} | {"lam": lam}
+def multipliers_of(problem: ProblemArrays) -> int:
+    """How many sums and equalities there are."""
+    return (problem.sum_low is not None) + (0 if problem.C is None else int(problem.C.shape[-2]))
 
 
-@functools.lru_cache(maxsize=64)
-def _known(of_a: tuple[int, ...], of_b: tuple[int, ...], spec: Spec, lam: float, whole: int) -> Batch:
-    """Check systems of these shapes. What is called again and again takes longer to check than a small batch to solve.
-
-    `whole` is there for the cache: the check asks for it as well.
-    """
-    start = "chain" if spec.chain else None
-    return check(np.broadcast_to(0.0, of_a), np.broadcast_to(0.0, of_b), warm_start=start, **_options(spec, lam))
-
-
-def solve_systems(entries: Array, b: Array, lam: Array, warm: Array | None, spec: Spec) -> NNLSResult:
-    """Solve systems given as ``nnls`` takes them."""
-    result = solve(read_systems(entries, b, lam, warm, spec))
-    assert isinstance(result, NNLSResult)
-    return result
-
-
-def solve_folded(entries: Array, b: Array, lam: Array, warm: Array | None, spec: Spec) -> Outcome:
-    """Solve systems with any leading axes; a system that is not finite is a status, alone too."""
-    xp = namespace_of(entries, b)
-    core = 2 if spec.rows < 0 else 1
-    leads = [tuple(entries.shape[:-core]), tuple(b.shape[:-1]), tuple(lam.shape)]
-    leads.append(() if warm is None else tuple(warm.shape[:-1]))
+def leads_of(problem: ProblemArrays, spec: Spec) -> list[tuple[int, ...]]:
+    """Return the leading axes of each array, of equal number; of one that is missing ones."""
+    leads = [
+        () if array is None else tuple(map(int, array.shape[: array.ndim - core]))
+        for array, core in zip(problem, spec.axes)
+    ]
     rank = max(map(len, leads))
-    leads = [(1,) * (rank - len(lead)) + lead for lead in leads]
+    return [(1,) * (rank - len(lead)) + lead for lead in leads]
+
+
+def solve_folded(problem: ProblemArrays, spec: Spec) -> Outcome:
+    """Solve systems with any leading axes; a system that is not finite is a status, alone too."""
+    xp = namespace_of(problem.entries, problem.b)
+    leads = leads_of(problem, spec)
     whole: tuple[int, ...] = np.broadcast_shapes(*leads)
-    systems = math.prod(whole)
+    named = dict(zip(ProblemArrays._fields, leads))
 
-    def spread(array: Array, lead: tuple[int, ...], keep: int) -> Array:
-        block = tuple(array.shape[array.ndim - keep :])
+    def flat(array: Array | None, lead: tuple[int, ...], core: int, keep: bool = False) -> Any:
+        if array is None:
+            return None
+        block = tuple(array.shape[array.ndim - core :])
+        if math.prod(lead) == 1 and not keep:
+            return xp.reshape(array, block)
         wide = xp.broadcast_to(xp.reshape(array, (*lead, *block)), (*whole, *block))
-        return xp.reshape(wide, (systems, *block))
+        return xp.reshape(wide, (math.prod(whole), *block))
 
-    rhs = spread(b, leads[1], 1)
-    shared = math.prod(leads[0]) == 1 and bool(xp.all(xp.isfinite(entries)))  # of a batch, no error but a status
-    own = xp.reshape(entries, tuple(entries.shape[-core:])) if shared else spread(entries, leads[0], core)
-    start = None if warm is None else spread(warm, leads[3], 1)
-    values = host_copy(lam).reshape(-1)
-    if values.size <= 1:
-        found = [solve_systems(own, rhs, lam, start, spec)]
-    else:  # as many calls as values of λ
-        lams = np.broadcast_to(host_copy(lam).reshape(leads[2]), whole).reshape(-1)
-        found = []
-        for k in range(systems):
-            one = slice(k, k + 1)
-            first = None if start is None else start[one]
-            found.append(solve_systems(own if shared else own[one], rhs[one], lams[one], first, spec))
-    parts = [_as_outcome(result) for result in found]
-    joined = parts[0] if len(parts) == 1 else Outcome(*(xp.concat(arrays, axis=0) for arrays in zip(*parts)))
-    return Outcome(*(xp.reshape(array, (*whole, *array.shape[1:])) for array in joined))
+    if math.prod(named["L"]) * math.prod(named["C"]) > 1:
+        every = [flat(array, lead, core, keep=True) for array, lead, core in zip(problem, leads, spec.axes)]
+        parts = [
+            _solve_rows(ProblemArrays(*(None if array is None else array[k] for array in every)), spec)
+            for k in range(math.prod(whole))
+        ]
+        found = Outcome(*(xp.concat(arrays, axis=0) for arrays in zip(*parts)))
+    else:
+        broken = not bool(xp.all(xp.isfinite(problem.entries)))  # of a batch, no error but a status
+        keep = {"b": True, "entries": broken}
+        flats = [
+            flat(array, lead, core, keep.get(name, False))
+            for name, array, lead, core in zip(ProblemArrays._fields, problem, leads, spec.axes)
+        ]
+        found = _solve_rows(ProblemArrays(*flats), spec)
+    return Outcome(*(xp.reshape(array, (*whole, *array.shape[1:])) for array in found))
 
 
-def _as_outcome(result: NNLSResult) -> Outcome:
-    """Gather the fields of a batch's result in few arrays."""
+def _solve_rows(problem: ProblemArrays, spec: Spec) -> Outcome:
+    """Solve systems along one axis, or one system, which comes back with an axis of its own."""
+    if problem.b.ndim == 1:
+        problem = problem._replace(b=problem.b[None])
+    p = problem
+    options: dict[str, Any] = dict(
+        bounds=None if p.lower is None else (p.lower, p.upper),
+        sum_bounds=None if p.sum_low is None else (p.sum_low, p.sum_high), mask=p.mask, L=p.L, lam=spec.rule or p.lam,
+        warm_start="chain" if spec.chain else p.warm, **{name: getattr(spec, name) for name in _OPTIONS},
+    )  # fmt: skip
+    if spec.kind == GRAM:
+        result = solving.solve_gram(p.entries, p.b, **options)
+    else:
+        A = p.entries if spec.rows < 0 else Convolution(p.entries, spec.columns, m=spec.rows, origin=spec.origin)
+        options |= dict(weights=p.weights) | {name: getattr(spec, name) for name in _WITH_A}
+        options |= {} if p.C is None else {"equality": (p.C, p.d)}
+        result = solving.solve_linear(A, p.b, **options)
     xp = namespace_of(result.x)
+    systems = tuple(result.x.shape[:-1])
+    reals = [xp.broadcast_to(xp.asarray(getattr(result, name), dtype=result.x.dtype), systems) for name in REALS]
+    reals = [one[..., None] for one in reals]
+    if result.multipliers is not None:
+        reals.append(xp.astype(result.multipliers, result.x.dtype))
     return Outcome(
         result.x,
         result.dual,
-        result.active,
-        xp.stack([result.residual, result.violation], axis=-1),
+        result.state,
+        xp.concat(reals, axis=-1),
         xp.stack([xp.astype(getattr(result, name), xp.int32) for name in COUNTS], axis=-1),
-        xp.stack([result.costs[name] for name in COSTS], axis=-1),
     )
 
 
-def as_result(outcome: Outcome, spec: Spec) -> NNLSResult:
+def as_result(outcome: Outcome, spec: Spec) -> LSQResult:
     """Return a result made of arrays alone: numbers of one system, too, where they have no values yet."""
     counts = {name: outcome.counts[..., k] for k, name in enumerate(COUNTS)}
-    return NNLSResult(
+    fields: dict[str, Any] = {name: outcome.reals[..., k] for k, name in enumerate(REALS)} | counts
+    fields["escalated"] = counts["escalated"] != 0
+    return LSQResult(
         x=outcome.x,
-        residual=outcome.reals[..., 0],
         dual=outcome.dual,
-        violation=outcome.reals[..., 1],
-        active=outcome.active,
-        insertions=counts["insertions"],
-        removals=counts["removals"],
-        solves=counts["solves"],
-        passes=counts["passes"],
-        status=counts["status"],
-        escalated=counts["escalated"] != 0,
-        costs={name: outcome.costs[..., k] for k, name in enumerate(COSTS)},
-        method=spec.method,
+        state=outcome.state,
+        multipliers=outcome.reals[..., len(REALS) :] if outcome.reals.shape[-1] > len(REALS) else None,
+        method="gram" if spec.kind == GRAM else spec.method,
         choice="chosen when the systems are known, as they are traced",
+        **fields,
     )
 
 
-def turned(result: NNLSResult) -> NNLSResult:
-    """Return a result whose systems lie along the second axis."""
-    return dataclasses.replace(result, x=result.x.T, dual=result.dual.T, active=result.active.T)
+def shaped_as(result: LSQResult, lead: tuple[int, ...], column: bool) -> LSQResult:
+    """Return a result of systems along one axis in the shape in which the caller has them."""
+    if len(lead) < 2 and not column:
+        return result
+
+    def reshaped(value: Array, vectors: bool) -> Array:
+        if len(lead) > 1:
+            value = value.reshape(*lead, *value.shape[1:])
+        return value[..., None] if vectors and column else value
+
+    changed: dict[str, Any] = {name: reshaped(getattr(result, name), True) for name in ("x", "dual", "state")}
+    if len(lead) > 1:
+        names = ("residual", "violation", "equality_error", "lam", "multipliers", *COUNTS)
+        changed |= {name: reshaped(value, False) for name in names if (value := getattr(result, name)) is not None}
+    return dataclasses.replace(result, **changed)

@@ -1,4 +1,4 @@
-"""Arguments of small least-squares problems: read and checked once, for ``nnls`` and the family around it."""
+"""Arguments of small least-squares problems: read and checked once, for every public function."""
 
 from __future__ import annotations
 
@@ -21,9 +21,8 @@ from stepwell.common.checks import (
 )
 from stepwell.common.threads import read_threads
 from stepwell.lsq.batch import Batch
+from stepwell.lsq.constraints import Constraints, Reader, are_states, is_number, read_constraints
 from stepwell.lsq.convolution import Convolution
-from stepwell.lsq.family import RULES, Family, Reader, is_number, read_family
-from stepwell.lsq.result import LSQResult, NNLSResult
 
 Array = arrays.Array
 
@@ -39,70 +38,76 @@ MAX_ROWS_AND_COLUMNS = 2**31 - 2**10
 def check(
     A: Any,
     b: Any,
+    *,
+    bounds: Any = None,
+    lam: Any = 0.0,
+    chi2: float = 1.02,
+    which: Any = None,
+    warm_start: Any = None,
     method: str = "auto",
     insertion: str = "guarded",
     update: str = "cgs2",
-    lam: Any = 0.0,
-    warm_start: Any = None,
     maxiter: int | None = None,
     tol: float | None = None,
     threads: int | None = None,
     progress: Callable[[int, int], object] | None = None,
     axis: int = 0,
-    *,
-    which: Any = None,
-    result: type = NNLSResult,
     **more: Any,
 ) -> Batch:
-    """Turn arguments into a batch, or say what is wrong with them; `more` is what `read_family` reads."""
+    """Turn arguments into a batch, or say what is wrong with them.
+
+    Parameters
+    ----------
+    bounds : pair or None
+        Lower and upper; None is x ≥ 0 alone, which has a faster solver where `more` is empty and λ one number.
+    update : str
+        How ``method="qr"`` updates its factor; all but the first are there for studies.
+    axis : {0, 1}
+        Where the systems of a two-dimensional `b` and `warm_start` lie.
+    more
+        What `read_constraints` reads.
+    """
     read_choice("method", method, get_args(MethodName))
     read_choice("insertion", insertion, get_args(Insertion))
-    read_choice("update", update, get_args(Update))
-    if method == "gram" and update != "cgs2":
-        raise ValueError(f"update is {update!r}; allowed: 'cgs2' with method='gram', which has one update of its own")
+    read_real("chi2", chi2, above=1)
     require_function("progress", progress)
     convolution = isinstance(A, Convolution)
     matrix, b, single = _alike(A.pulse if convolution else A, b)
     shape = tuple(A.shape) if convolution else tuple(matrix.shape)
-    family_door = result is LSQResult
-    images = family_door and not convolution
-    require_shape(len(shape) in (2, 3) or (images and len(shape) > 3), "A", matrix, "(m, n) or (systems, m, n)")
+    require_shape(
+        len(shape) in (2, 3) or (len(shape) > 3 and not convolution), "A", matrix, "(m, n) or (systems, m, n)"
+    )
     rows, columns = shape[-2:]
     if rows + columns > MAX_ROWS_AND_COLUMNS:
         raise ValueError(f"A has shape {shape}; allowed: at most {MAX_ROWS_AND_COLUMNS} rows and columns together")
-    b, column = without_column(b, shape, which is not None) if family_door else (b, False)
-    forms = "(m,), or (systems, m), with axis=1 (m, systems)" if not family_door else "(m,), or (systems, m)"
-    require_shape(b.ndim in (1, 2) or (family_door and b.ndim > 2), "b", b, forms)
+    across = read_axis(axis) == 1 and b.ndim > 1
+    b, column = (b, False) if across else without_column(b, shape, which is not None)
+    require_shape(b.ndim == 2 or not across, "b", b, "(m, systems) with axis=1")
+    require_shape(b.ndim > 0, "b", b, "(m,), or (systems, m)")
     lone = b.ndim == 1
-    across = read_axis(axis) == 1 and not lone
     own = shape if which is None else shape[-2:]
     if which is not None:
         require_shape(len(shape) == 3, "A", matrix, "(matrices, m, n) with `which`")
     _require_systems(b.T if across else b, b, own, across)
     b = b[None] if lone else _turned(b) if across else b
     lead = () if lone else tuple(map(int, b.shape[:-1]))
-    b, matrix = _in_rows(b, rows), _in_stack(matrix, shape) if len(shape) > 3 else matrix
+    b, matrix = _in_rows(b, rows), matrix.reshape(-1, *shape[-2:]) if len(shape) > 3 else matrix
     systems = int(b.shape[0])
-    dense = A.dense() if convolution and isinstance(lam, str) else matrix
-    family = _family(Reader(b, lead, single), (rows, columns), shape, lam, which, warm_start, result, dense, more)
-    damping = 0.0 if family is not None else read_real("lam", lam, at_least=0)
-    if update == "rotations":
-        require(damping == 0, "lam", damping, "0 with update='rotations', which has none; or update='cgs2'")
-    if family is not None:
-        require(
-            update == "cgs2", "update", update, "'cgs2' with L, weights, a mask, which, or a λ of each system's own"
-        )
-    size = max(rows, columns, 16)
-    tolerance = 0.0 if tol is None else read_real("tol", tol, above=0, below=1)
-    limit = 10 * columns + 100 if maxiter is None else read_whole("maxiter", maxiter, 1, as_float=True)
-    threads = read_threads(threads)
-    warm_x, warm_set, chain = _warm(warm_start, b, single, lead, columns, across, family)
+    reader, damping, constraints = Reader(b, lead, single), 0.0, None
+    if bounds is None and is_number(lam) and which is None and all(value is None for value in more.values()):
+        damping = read_real("lam", lam, at_least=0)
+    else:
+        more |= {} if which is None else {"which": reader.which(which, shape[0])}
+        more |= dict(matrix=A.dense() if convolution and isinstance(lam, str) else matrix, chi2=chi2)
+        constraints = read_constraints(reader, (rows, columns), bounds=bounds, lam=lam, warm_start=warm_start, **more)
+    tolerance, limit = _limits(tol, maxiter, columns)
+    warm_x, warm_set, chain = _warm(warm_start, b, single, lead, columns, across, constraints)
     shared = len(shape) == 2 or which is not None
     whole = systems_of_whole(systems)
     worth = _core.nnls_gram_is_worth_forming(whole, columns, shape[0] if which is not None else 1)
-    damped = damping > 0 or (family is not None and family.penalized)
-    method, choice = _choose(method, update, shared, whole, rows, columns, damped, worth)
-    weighted = family is not None and family.weights is not None
+    damped = damping > 0 or (constraints is not None and constraints.penalized)
+    method, choice = _choose(method, shared, whole, rows, columns, damped, worth)
+    weighted = constraints is not None and constraints.weights is not None
     many = shared and (whole > 1 or which is not None)
     return Batch(
         matrix=matrix,
@@ -119,58 +124,39 @@ def check(
         form_gram=method == "gram" and many and worth and not weighted,
         damping=damping,
         tolerance=tolerance,
-        rounding=6 * float(np.finfo(float).eps) * size**0.25,
-        max_iter=min(limit, 2**31 - 1),
+        rounding=_rounding(max(rows, columns)),
+        max_iter=limit,
         warm_x=warm_x,
         warm_set=warm_set,
         chain=chain,
-        threads=threads,
+        threads=read_threads(threads),
         lone=lone,
         lead=lead,
         column=column,
-        family=family,
-        result=result,
+        across=across,
+        constraints=constraints,
         whole=whole,
         equations=rows,
         progress=progress,
     )
 
 
-def _family(
-    reader: Reader,
-    sizes: tuple[int, int],
-    shape: tuple[int, ...],
-    lam: Any,
-    which: Any,
-    warm_start: Any,
-    result: type,
-    matrix: Array | None,
-    more: dict[str, Any],
-) -> Family | None:
-    """Read what goes beyond x >= 0 and one λ; None where nothing does."""
-    given = which is not None or any(value is not None for value in more.values())
-    if result is NNLSResult and not given and is_number(lam):
-        return None
-    if isinstance(lam, str) and lam not in RULES:
-        read_real("lam", lam, at_least=0, other=", ".join(map(repr, RULES)))
-    more = dict(more)
-    bounds = more.pop("bounds", None)
-    named = None if which is None else reader.which(which, shape[0])
-    states = arrays.is_array(warm_start) and str(warm_start.dtype).endswith("int8")
-    return read_family(reader, sizes, bounds=bounds, lam=lam, which=named, states=states, matrix=matrix, **more)
+def _limits(tol: float | None, maxiter: int | None, columns: int) -> tuple[float, int]:
+    """Return the caller's tolerance, or 0, and the limit on solutions."""
+    limit = 10 * columns + 100 if maxiter is None else read_whole("maxiter", maxiter, 1, as_float=True)
+    return 0.0 if tol is None else read_real("tol", tol, above=0, below=1), min(limit, 2**31 - 1)
 
 
-#: The core counts rows and columns of one system, and both together, in 32 bits, with room to pad them.
-MAX_ROWS_AND_COLUMNS = 2**31 - 2**10
+def _rounding(size: int) -> float:
+    """Return the scaled violation that rounding leaves in systems of so many rows or columns."""
+    return float(6 * float(np.finfo(float).eps) * max(size, 16) ** 0.25)
 
 
 def _choose(
-    method: str, update: str, shared: bool, systems: int, rows: int, columns: int, damped: bool, worth: bool
+    method: str, shared: bool, systems: int, rows: int, columns: int, damped: bool, worth: bool
 ) -> tuple[str, str]:
     if method != "auto":
         return method, f"{method}, as asked"
-    if update != "cgs2":
-        return "qr", f"qr: update={update!r} belongs to it"
     if _core.nnls_is_tiny(rows, columns, damped) and not (shared and systems > 1):
         return "qr", f"qr: {rows} x {columns} is tiny"
     if shared and worth and systems > 1:
@@ -189,10 +175,6 @@ def without_column(b: Array, shape: tuple[int, ...], named: bool) -> tuple[Array
 def _in_rows(b: Array, rows: int) -> Array:
     """Return right-hand sides of any shape one after the other."""
     return b if b.ndim == 2 else b.reshape(-1, rows)
-
-
-def _in_stack(matrix: Array, shape: tuple[int, ...]) -> Array:
-    return matrix.reshape(-1, *shape[-2:])
 
 
 def _require_systems(rows_of_b: Array, b: Array, shape: tuple[int, ...], across: bool) -> None:
@@ -249,13 +231,13 @@ def _warm(
     lead: tuple[int, ...],
     columns: int,
     across: bool,
-    family: Family | None,
+    constraints: Constraints | None,
 ) -> tuple[Array | None, Array | None, bool]:
+    """Return the x to start from, or the set, and whether each system starts from the one before."""
     if warm_start is None:
         return None, None, False
-    kinds = "an x, a boolean set, or 'chain'" if family is None else "an x, states (int8), a boolean set, or 'chain'"
     if isinstance(warm_start, str):
-        require(warm_start == "chain", "warm_start", warm_start, kinds)
+        require(warm_start == "chain", "warm_start", warm_start, "an x, states (int8), a boolean set, or 'chain'")
         return None, None, True
     start = read_array("warm_start", warm_start)
     require_one_home("warm_start", start, "b", b)
@@ -264,7 +246,9 @@ def _warm(
     require_shape(tuple(start.shape) in allowed, "warm_start", start, f"{allowed[0]} or {allowed[1]}")
     start = start[None] if start.ndim == 1 else _turned(start) if across else start.reshape(-1, columns)
     xp = arrays.namespace_of(b)
-    if xp.isdtype(start.dtype, "bool") or (family is not None and family.states):
+    if are_states(start):
+        return None, start if constraints is not None else start == 0, False
+    if xp.isdtype(start.dtype, "bool"):
         return None, start, False
     start = _ready(start, single)
     require_each(~xp.isnan(start), "warm_start", start, "numbers other than NaN")
@@ -310,6 +294,7 @@ def check_gram(
     tol: float | None,
     threads: int | None,
     progress: Callable[[int, int], object] | None,
+    keep_factor: bool = False,
     **more: Any,
 ) -> Batch:
     """Turn the arguments of ``lsq_gram`` into a batch, or say what is wrong with them."""
@@ -334,19 +319,19 @@ def check_gram(
         unit = reader.doubles(reader.home("L", np.eye(n) if L is None else L))
         require_shape(unit.ndim == 2 and unit.shape[-1] == n, "L", unit, f"(rows, {n}), as G has columns")
         given = given + reader.lam(lam)[:, None, None] ** 2 * xp.matmul(unit.T, unit)
-    states = arrays.is_array(warm_start) and str(warm_start.dtype).endswith("int8")
-    family = read_family(
+    constraints = read_constraints(
         reader,
         (0, n),
         bounds=bounds,
-        states=states,
+        warm_start=warm_start,
+        keep_factor=keep_factor,
         gram=arrays.as_contiguous(given if given.ndim == 3 else given[None]),
         linear=arrays.as_contiguous(reader.doubles(reader.home("c", linear))),
         squared_b=squared,
         **more,
     )
-    limit = 10 * n + 100 if maxiter is None else read_whole("maxiter", maxiter, 1, as_float=True)
-    warm_x, warm_set, chain = _warm(warm_start, linear, single, lead, n, False, family)
+    tolerance, limit = _limits(tol, maxiter, n)
+    warm_x, warm_set, chain = _warm(warm_start, linear, single, lead, n, False, constraints)
     return Batch(
         matrix=matrix,
         b=linear,
@@ -361,9 +346,9 @@ def check_gram(
         guarded=True,
         form_gram=False,
         damping=0.0,
-        tolerance=0.0 if tol is None else read_real("tol", tol, above=0, below=1),
-        rounding=6 * float(np.finfo(float).eps) * max(n, 16) ** 0.25,
-        max_iter=min(limit, 2**31 - 1),
+        tolerance=tolerance,
+        rounding=_rounding(n),
+        max_iter=limit,
         warm_x=warm_x,
         warm_set=warm_set,
         chain=chain,
@@ -371,8 +356,8 @@ def check_gram(
         lone=lone,
         lead=lead,
         column=False,
-        family=family,
-        result=LSQResult,
+        across=False,
+        constraints=constraints,
         whole=int(linear.shape[0]),
         progress=progress,
         names=("G", "c"),

@@ -1,4 +1,4 @@
-"""A checked batch of non-negative least squares, as its targets receive it."""
+"""A checked batch of small least-squares problems, as its targets receive it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from stepwell import _core
 from stepwell.arrays import Array
 from stepwell.arrays.checks import require_finite
-from stepwell.lsq.family import Family
+from stepwell.lsq.constraints import Constraints
 
 #: Systems of a chain of warm starts.
 CHAIN = int(_core.NNLS_CHAIN)
@@ -20,8 +20,6 @@ COUNTS = ("status", "insertions", "removals", "solves", "passes", "escalated")
 MORE = ("multiplier", "equality_error", "gap")
 #: And those of them with a λ, or whose scatter is asked for.
 LAM, LAM_COUNTS = ("used_lam", "fit", "seminorm", "unpenalized"), ("at_end", "evaluations", "passive")
-COSTS = ("update_accesses", "update_flops", "downdate_accesses", "downdate_flops")
-
 
 #: Memory that kept factors may take.
 FACTOR_BYTES = 1 << 30
@@ -55,8 +53,8 @@ class Batch:
     lone: bool
     lead: tuple[int, ...]  # the shape in which the systems come back
     column: bool  # b and x have one more axis of length one
-    family: Family | None
-    result: type  # NNLSResult or LSQResult
+    across: bool  # the caller's systems are columns
+    constraints: Constraints | None
     whole: int  # systems of the batch that this is a block of
     progress: Callable[[int, int], object] | None
     equations: int = 0  # rows of A, for degrees of freedom
@@ -74,9 +72,9 @@ class Batch:
         for name in ("warm_x", "warm_set"):
             start = getattr(self, name)
             rows[name] = start if start is None or len(start) == 1 else start[places]
-        family = None if self.family is None else self.family.part(places)
+        constraints = None if self.constraints is None else self.constraints.part(places)
         return dataclasses.replace(
-            self, **rows, family=family, lead=(int(places.shape[0]),), lone=False, column=False, progress=None
+            self, **rows, constraints=constraints, lead=(int(places.shape[0]),), lone=False, column=False, progress=None
         )
 
     @property
@@ -86,13 +84,13 @@ class Batch:
 
     @property
     def shared(self) -> bool:
-        """Whether matrices are not those of one system each."""
+        """True if systems share matrices."""
         return self.has_which or bool(self.matrix.ndim == (1 if self.convolution else 2))
 
     @property
     def has_which(self) -> bool:
         """Whether systems name their matrix."""
-        return self.family is not None and self.family.which is not None
+        return self.constraints is not None and self.constraints.which is not None
 
     @property
     def matrices(self) -> int:
@@ -102,28 +100,28 @@ class Batch:
     @property
     def in_blocks(self) -> bool:
         """Whether these are normal equations so large that columns enter and leave many at once."""
-        family = self.family
-        if family is None or family.gram is None or self.columns < _core.NNLS_LARGE_TABLE:
+        constraints = self.constraints
+        if constraints is None or constraints.gram is None or self.columns < _core.NNLS_LARGE_TABLE:
             return False
-        return family.sum_low is None and not family.penalized and family.weights is None
+        return constraints.sum_low is None and not constraints.penalized and constraints.weights is None
 
     @property
     def keeps_factor(self) -> bool:
         """Whether the factors of large normal equations are wanted, and are there."""
-        family, n = self.family, self.columns
-        wanted = family is not None and family.keep_factor
+        constraints, n = self.constraints, self.columns
+        wanted = constraints is not None and constraints.keep_factor
         return wanted and self.in_blocks and 4 * self.systems * n * (n + 1) <= FACTOR_BYTES
 
     @property
     def reports_lam(self) -> bool:
         """Whether somebody reads what LAM names; else λ is zero."""
-        family = self.family
-        return family is not None and (family.penalized or family.variance or self.chain)
+        constraints = self.constraints
+        return constraints is not None and (constraints.penalized or constraints.variance or self.chain)
 
     @property
-    def reports_active(self) -> bool:
-        """Whether somebody reads which variables are in the factor."""
-        return self.chain or "active" in {field.name for field in dataclasses.fields(self.result)}
+    def reports_in_factor(self) -> bool:
+        """Whether somebody reads which variables are in the factor: a chain does, and x ≥ 0 has no other states."""
+        return self.chain or self.constraints is None
 
     def dense_matrix(self, number: int) -> Array:
         """Return one of the matrices in full."""

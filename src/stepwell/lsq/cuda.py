@@ -13,10 +13,10 @@ from stepwell.cuda import runtime
 from stepwell.cuda.devices import memory_free
 from stepwell.cuda.layouts import structure
 from stepwell.lsq import small_systems
-from stepwell.lsq.batch import CHAIN, LAM, LAM_COUNTS, MORE, Batch
-from stepwell.lsq.job import Answers, fill_job, job_of_matrices, job_sizes
+from stepwell.lsq.batch import CHAIN, Batch
+from stepwell.lsq.job import Answers, fill_job, job_of_matrices, job_sizes, new_answers
 from stepwell.lsq.ranges import may_be_left_out, solve_ranges
-from stepwell.lsq.result import AnyResult
+from stepwell.lsq.result import LSQResult
 from stepwell.lsq.wrap import wrap
 
 #: Systems up to this many unknowns and rows are solved by a warp each, larger ones by a block.
@@ -35,7 +35,7 @@ MODEST_SHARE = 1 / 16
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class TeamPlan:
     """Who solves: teams of so many threads, so many of them, each with so much memory."""
 
     by_warp: bool
@@ -68,7 +68,7 @@ def plan(
     shared_per_multiprocessor: int,
     cluster_blocks: int,
     free_bytes: int,
-) -> Plan:
+) -> TeamPlan:
     """Choose teams from the shape of the systems and from what the device has free.
 
     Raises
@@ -83,13 +83,13 @@ def plan(
         members = CLUSTER_THREADS * cluster_blocks
         slow = int(_core.nnls_device_workspace_bytes(bytes(job_sizes(batch)), members))
         if pieces * slow <= MEMORY_SHARE * free_bytes:
-            return Plan(False, CLUSTER_THREADS, cluster_blocks, members, pieces * cluster_blocks, pieces, 0, slow)
+            return TeamPlan(False, CLUSTER_THREADS, cluster_blocks, members, pieces * cluster_blocks, pieces, 0, slow)
     if by_warp:
         threads, members, in_block = 32 * WARPS_IN_BLOCK, 32, WARPS_IN_BLOCK
         fast = min(WARP_SHARED, shared_limit // WARPS_IN_BLOCK)
     else:
         threads = 128 if max(batch.rows, batch.columns) <= 256 else 256
-        if batch.family is not None and batch.family.gram is not None and batch.columns > 512:
+        if batch.constraints is not None and batch.constraints.gram is not None and batch.columns > 512:
             threads = 512
         members, in_block, fast = threads, 1, min(BLOCK_SHARED, shared_limit)
     slow = int(_core.nnls_device_workspace_bytes(bytes(job_sizes(batch)), members))
@@ -101,7 +101,7 @@ def plan(
             f"systems of {batch.rows} x {batch.columns} need {slow * in_block / 2**20:.0f} MiB of workspace, "
             f"of which the device has {free_bytes / 2**20:.0f} MiB free"
         )
-    return Plan(by_warp, threads, 1, members, blocks, blocks * in_block, fast, slow)
+    return TeamPlan(by_warp, threads, 1, members, blocks, blocks * in_block, fast, slow)
 
 
 def pieces_of(batch: Batch) -> int:
@@ -171,7 +171,7 @@ def common_defines() -> list[dict[str, str | int]]:
     ]
 
 
-def solve(batch: Batch) -> AnyResult:
+def solve(batch: Batch) -> LSQResult:
     """Solve a checked batch of device arrays."""
     if may_be_left_out(batch):
         return wrap(batch, solve_ranges(batch, lambda part: _solve(part, early=False)[0]))
@@ -179,43 +179,28 @@ def solve(batch: Batch) -> AnyResult:
     return wrap(batch, answers) if result is None else result
 
 
-def _solve(batch: Batch, early: bool) -> tuple[Answers, AnyResult | None]:
+def _solve(batch: Batch, early: bool) -> tuple[Answers, LSQResult | None]:
     """Return the answers; and the result, where it could be put together `early`, while the device works."""
     memory = DeviceMemory(batch.b)
     memory.make_current()
     matrix, b = rows_contiguous(batch.matrix), rows_contiguous(batch.b)
     batch.refuse_non_finite(batch.matrix, batch.b)
     systems, n = batch.systems, batch.columns
-    single, general = batch.single, batch.family is not None
-    real = "float32" if single else "float64"
+    single, general = batch.single, batch.constraints is not None
     if systems == 0 or n == 0 or (batch.rows == 0 and not general):
-        return _without_work(batch, memory, b, real), None
+        return _without_work(batch, memory, b), None
     stream = memory.stream()
     launch = structure("NnlsLaunch")(job=job_of_matrices(batch, memory.address, matrix, b))
     source = small_systems.source_of(launch.job, batch.form_gram)
-    keep: list[Any] = [matrix, b, batch.family]
+    keep: list[Any] = [matrix, b, batch.constraints]
     if source == "own_matrix":  # as early as can be
         keep.append(small_systems.form_tables(batch, memory, launch, _limits(memory.device_id)[0], stream))
-    answers = Answers(
-        x=memory.empty((systems, n), real),
-        dual=memory.empty((systems, n), real),
-        active=memory.empty((systems, n), "uint8"),
-        reals=memory.empty((2, systems), "float64"),
-        counts=memory.empty((6, systems), "int32"),
-        costs=memory.empty((systems, 4), "int64"),
-        state=memory.empty((systems, n), "int8") if general else None,
-        more=memory.empty((len(MORE), systems), "float64") if general else None,
-        lam=memory.empty((len(LAM), systems), "float64") if general else None,
-        lam_counts=memory.empty((len(LAM_COUNTS), systems), "int32") if general else None,
-        deviation=memory.empty((systems, n), "float64") if batch.family and batch.family.variance else None,
-        factor=memory.empty((systems, n * (n + 1) // 2), "float64") if batch.keeps_factor else None,
-        factor_order=memory.empty((systems, n + 1), "int32") if batch.keeps_factor else None,
-    )
+    answers = new_answers(batch, memory.empty, on_device=True)
     chosen, slow = _workspace(batch, memory)
     queue = memory.zeros(1, "int64") if pieces_of(batch) > chosen.teams else None
     warm = _warm(batch, memory)
     keep += [queue, slow, warm]
-    fill_job(launch.job, batch, memory.address, warm, answers, batch.family)
+    fill_job(launch.job, batch, memory.address, warm, answers, batch.constraints)
     launch.queue, launch.slow = memory.address(queue), memory.address(slow)
     launch.slow_bytes, launch.fast_bytes = chosen.slow_bytes, chosen.fast_bytes
     team = (chosen.by_warp, chosen.threads, general, chosen.blocks_in_team)
@@ -243,18 +228,14 @@ def _solve(batch: Batch, early: bool) -> tuple[Answers, AnyResult | None]:
     return answers, result
 
 
-def _without_work(batch: Batch, memory: DeviceMemory, b: Any, real: str) -> Answers:
+def _without_work(batch: Batch, memory: DeviceMemory, b: Any) -> Answers:
     """The answer where there are no systems, no equations or no unknowns: zero, with b as the residual."""
-    xp, vectors, systems = memory.xp, (batch.systems, batch.columns), batch.systems
-    squares = xp.sum(b * b, axis=-1)
-    reals = xp.stack([xp.sqrt(squares), xp.zeros_like(squares)])
-    return Answers(
-        memory.zeros(vectors, real), memory.zeros(vectors, real), memory.zeros(vectors, "uint8"), reals,
-        memory.zeros((6, systems), "int32"), memory.zeros((systems, 4), "int64"),
-    )  # fmt: skip
+    xp, squares = memory.xp, memory.xp.sum(b * b, axis=-1)
+    zero = new_answers(batch, memory.zeros, on_device=True)
+    return dataclasses.replace(zero, reals=xp.stack([xp.sqrt(squares), xp.zeros_like(squares)]))
 
 
-def _workspace(batch: Batch, memory: DeviceMemory) -> tuple[Plan, Any]:
+def _workspace(batch: Batch, memory: DeviceMemory) -> tuple[TeamPlan, Any]:
     """Plan the teams and allocate their memory; how much is free is asked only where it may matter (it takes long)."""
     limits, total = _limits(memory.device_id)
     chosen = plan(batch, **limits, free_bytes=total)
@@ -272,7 +253,7 @@ def _warm(batch: Batch, memory: DeviceMemory) -> Any:
     if batch.warm_x is not None:
         return rows_contiguous(batch.warm_x)
     if batch.warm_set is not None:
-        states = batch.family is not None and batch.family.states
+        states = batch.constraints is not None and batch.constraints.states
         return rows_contiguous(memory.xp.astype(batch.warm_set, memory.xp.int8 if states else memory.xp.uint8))
     return None
 
@@ -280,7 +261,7 @@ def _warm(batch: Batch, memory: DeviceMemory) -> Any:
 def _share(batch: Batch, memory: DeviceMemory, launch: Any, stream: int) -> list[Any]:
     """Prepare the matrices that systems share: scales, norms, scaled columns and, on request, their products."""
     count = max(1, batch.matrices)
-    options = (batch.single, batch.convolution, batch.family is not None, memory.device_id)
+    options = (batch.single, batch.convolution, batch.constraints is not None, memory.device_id)
     kept: list[Any] = []
     described: list[Any] = []
     for index in range(count):
@@ -303,15 +284,15 @@ def _share(batch: Batch, memory: DeviceMemory, launch: Any, stream: int) -> list
 
 def _shared_arrays(batch: Batch, memory: DeviceMemory) -> tuple[list[Any], Any]:
     """Memory for what systems with one matrix share, and the structure that names it."""
-    family = batch.family
-    general = family is not None
+    constraints = batch.constraints
+    general = constraints is not None
     n, rows = batch.columns, batch.rows
     metric = gram_of_penalty = False
-    if family is not None:
-        summed = family.sum_low is not None
-        n, rows = n + int(family.slack), int(_core.nnls_stacked_rows(bytes(job_sizes(batch))))
-        metric = summed or family.penalized or family.weights is not None
-        gram_of_penalty = family.penalty is not None
+    if constraints is not None:
+        summed = constraints.sum_low is not None
+        n, rows = n + int(constraints.slack), int(_core.nnls_stacked_rows(bytes(job_sizes(batch))))
+        metric = summed or constraints.penalized or constraints.weights is not None
+        gram_of_penalty = constraints.penalty is not None
     stride, gram_stride = -(-rows // 8) * 8, -(-n // 8) * 8
     vectors = memory.empty((5, n), "float64")
     bounds = memory.empty((4, n + 1), "int32")
@@ -344,10 +325,10 @@ def _products(batch: Batch, shared: Any, stride: int) -> list[tuple[int, int, in
     """Which tables of products there are, with the rows that they are of."""
     if not batch.form_gram:
         return []
-    if batch.family is None:
+    if batch.constraints is None:
         return [(shared.gram, 0, stride)]
     tables = [(shared.gram, 0, batch.rows)]
     if shared.penalty_gram:
         last = int(_core.nnls_stacked_rows(bytes(job_sizes(batch))))
-        tables.append((shared.penalty_gram, last - batch.family.penalty_rows, last))
+        tables.append((shared.penalty_gram, last - batch.constraints.penalty_rows, last))
     return tables

@@ -16,9 +16,9 @@ from stepwell import arrays
 from stepwell.arrays.checks import require_finite
 from stepwell.common.checks import require, require_kind, require_shape
 from stepwell.lsq.arguments import without_column
+from stepwell.lsq.constraints import INFINITY, Reader
 from stepwell.lsq.convolution import Convolution
 from stepwell.lsq.equality_ends import Equalities, finish, product
-from stepwell.lsq.family import INFINITY, Reader
 from stepwell.lsq.result import LSQResult, NNLSStatus
 
 #: What rows of equalities weigh, over the largest entry of A and C.
@@ -26,6 +26,10 @@ HEAVY = 100.0
 MAX_EQUALITIES, MAX_ROUNDS = 4, 16
 #: |Cx − d| over |d| + |C||x| at which a round is the last, and below which it is where it did not halve.
 EXACT, SMALL = 1e-14, 1e-11
+#: What options are that nobody has given.
+_ABSENT: dict[str, Any] = {"lam": 0.0} | dict.fromkeys(
+    ("mask", "weights", "which", "L", "noise", "uncertainty", "warm_start", "maxiter")
+)
 
 
 def read_equality(value: Any, b: Any, columns: int, lead: tuple[int, ...]) -> tuple[Any, Any]:
@@ -45,6 +49,7 @@ def read_equality(value: Any, b: Any, columns: int, lead: tuple[int, ...]) -> tu
 
 def solve_with_equalities(A: Any, b: Any, equality: Any, options: dict[str, Any], solve: Any) -> LSQResult:
     """Solve by `solve`, which is ``lsq_linear`` without equalities."""
+    options = _ABSENT | options
     require_kind(not isinstance(A, Convolution), "A", A, "an array with `equality`")
     require(not isinstance(options["lam"], str), "lam", options["lam"], "numbers with `equality`")
     told = options["uncertainty"] is None or options["noise"] is not None
@@ -139,7 +144,6 @@ def _newer(xp: Any, at_work: Any, new: LSQResult, old: LSQResult) -> LSQResult:
 
     names = [field.name for field in dataclasses.fields(new) if arrays.is_array(getattr(new, field.name))]
     changed: dict[str, Any] = {name: chosen(getattr(new, name), getattr(old, name)) for name in names}
-    changed["costs"] = {name: chosen(value, old.costs[name]) for name, value in new.costs.items()}
     return dataclasses.replace(new, **changed)
 
 
@@ -175,7 +179,7 @@ def _heaviness(problem: Equalities, C: Any) -> tuple[Any, Any, Any]:
 
 def _shaped(r: LSQResult, lead: tuple[int, ...], single: bool, column: bool) -> LSQResult:
     """Return a result of systems along one axis in the caller's shape and precision; `column`: b has one axis more."""
-    changed: dict[str, Any] = {"costs": dict(r.costs)}
+    changed: dict[str, Any] = {}
     for field in dataclasses.fields(r):
         value = getattr(r, field.name)
         if arrays.is_array(value):
@@ -183,13 +187,10 @@ def _shaped(r: LSQResult, lead: tuple[int, ...], single: bool, column: bool) -> 
             changed[field.name] = xp.astype(value, xp.float32) if single and value.dtype == xp.float64 else value
     if lead == ():
         for name, value in changed.items():
-            if name != "costs":
-                changed[name] = value[0] if value.ndim > 1 else value[0].item()
+            changed[name] = value[0] if value.ndim > 1 else value[0].item()
         changed["status"] = NNLSStatus(changed["status"])
-        changed["costs"] = {name: int(value[0]) for name, value in r.costs.items()}
     elif len(lead) > 1:
-        own = {name: value.reshape(*lead, *value.shape[1:]) for name, value in changed.items() if name != "costs"}
-        changed = own | {"costs": {name: value.reshape(lead) for name, value in r.costs.items()}}
+        changed = {name: value.reshape(*lead, *value.shape[1:]) for name, value in changed.items()}
     if column:
         names = [name for name in ("x", "dual", "state", "variance") if name in changed]
         changed |= {name: changed[name][..., None] for name in names}
@@ -207,13 +208,10 @@ def _on_host(value: Any) -> Any:
 
 def _as_caller_has_it(r: LSQResult, b: Any) -> LSQResult:
     """Return a result of NumPy's arrays in the library of b."""
-    names = [field.name for field in dataclasses.fields(r)]
-    changed: dict[str, Any] = {name: getattr(r, name) for name in names if isinstance(getattr(r, name), np.ndarray)}
-    changed["costs"] = r.costs
-    for name, value in changed.items():
-        if isinstance(value, dict):
-            own = {key: arrays.as_user_array(one, b) if arrays.is_array(one) else one for key, one in value.items()}
-            changed[name] = own
-        else:
-            changed[name] = arrays.as_user_array(np.ascontiguousarray(value), b)
+    own = {field.name: getattr(r, field.name) for field in dataclasses.fields(r)}
+    changed = {
+        name: arrays.as_user_array(np.ascontiguousarray(value), b)
+        for name, value in own.items()
+        if isinstance(value, np.ndarray)
+    }
     return dataclasses.replace(r, **changed)

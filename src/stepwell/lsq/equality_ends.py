@@ -45,6 +45,12 @@ def _lengths(xp: Any, vectors: Array) -> Array:
     return unit[:, 0] * xp.sqrt(xp.sum((vectors / unit) ** 2, axis=-1))
 
 
+def _sizes(xp: Any, d: Array, terms: Array) -> Array:
+    """Return |d| and the terms |C||x|, where an x that hides d in its rounding counts no more."""
+    most = HIDDEN * xp.max(xp.abs(d), axis=-1, keepdims=True)
+    return xp.abs(d) + xp.where((most > 0) & (terms > most), most, terms)
+
+
 @dataclasses.dataclass(frozen=True)
 class Equalities:
     """A batch with equalities: arrays with a row for each system, or one row for all, doubles unless said."""
@@ -97,15 +103,12 @@ class Equalities:
     def misses(self, x: Array) -> tuple[Array, Array]:
         """Return the largest |Cx − d| of each system, and the largest over what its terms are made of.
 
-        These are |d| + |C||x|, and what MET makes rounding errors of the largest entry of x. An x that is so large that
-        rounding hides d meets nothing.
+        These are |d| + |C||x|, and what MET makes rounding errors of the largest entry of x.
         """
         xp = self.xp
         off = xp.abs(self.d - product(xp, self.C[None], x))
         least = xp.max(xp.abs(self.C), axis=-1) * xp.max(xp.abs(x), axis=-1, keepdims=True)
-        size = product(xp, xp.abs(self.C)[None], xp.abs(x)) + ROUNDING / MET * least
-        most = HIDDEN * xp.max(xp.abs(self.d), axis=-1, keepdims=True)
-        size = xp.abs(self.d) + xp.where((most > 0) & (size > most), most, size)
+        size = _sizes(xp, self.d, product(xp, xp.abs(self.C)[None], xp.abs(x)) + ROUNDING / MET * least)
         return xp.max(off, axis=-1), xp.max(off / xp.where(size > 0, size, 1.0), axis=-1)
 
     def one(self, system: int) -> Equalities:
@@ -251,7 +254,7 @@ def _feasible(
     nearest = solve(host.C / size[:, None], host.d[left] / size, **options)
     x = nearest.x
     off = np.abs(host.d[left] - x @ host.C.T) / size
-    scale = ((np.abs(host.d[left]) + np.abs(x) @ np.abs(host.C).T) / size).max(axis=1)
+    scale = _sizes(np, host.d[left] / size, np.abs(x) @ np.abs(host.C).T / size).max(axis=1)
     missed = off.max(axis=1) / np.where(scale > 0, scale, 1.0)
     for k, system in enumerate(left):
         if nearest.status[k] in (NNLSStatus.INFEASIBLE, NNLSStatus.NON_FINITE):
@@ -272,7 +275,7 @@ def _corrected(host: Equalities, system: int, x: np.ndarray) -> np.ndarray | Non
     x = np.append(x, np.clip(x.sum(), one.lower[-1], one.upper[-1])) if one.slack else x
     for _ in range(3):
         missing = one.e - one.E @ x
-        size = np.abs(one.e) + np.abs(one.E) @ np.abs(x)
+        size = _sizes(np, one.e, np.abs(one.E) @ np.abs(x))
         if np.all(np.abs(missing) <= MET * size):
             return x[: host.columns]
         free = (x > one.lower) & (x < one.upper)

@@ -1,4 +1,4 @@
-"""NNLS on the CPU: hands a batch to the compiled core in parts, and wraps up what comes back."""
+"""Least squares on the CPU: hands a batch to the compiled core in parts, and wraps up what comes back."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import numpy as np
 
 from stepwell import _core, arrays
 from stepwell.common.threads import default_threads
-from stepwell.lsq.batch import CHAIN, LAM, LAM_COUNTS, MORE, Batch
-from stepwell.lsq.job import Answers, make_job
+from stepwell.lsq.batch import CHAIN, Batch
+from stepwell.lsq.job import Answers, make_job, new_answers
 from stepwell.lsq.ranges import may_be_left_out, solve_ranges
-from stepwell.lsq.result import AnyResult
+from stepwell.lsq.result import LSQResult
 from stepwell.lsq.wrap import wrap
 
 #: A part of a batch that has to be copied (another memory order or dtype) takes at most this many bytes, and this
@@ -19,7 +19,7 @@ COPY_BYTES, COPY_SHARE = 1 << 28, 0.25
 ENTRIES_A_PART = 1 << 27  # for each thread
 
 
-def solve(batch: Batch) -> AnyResult:
+def solve(batch: Batch) -> LSQResult:
     """Solve a checked batch of host arrays."""
     return wrap(batch, solve_ranges(batch, find_answers) if may_be_left_out(batch) else find_answers(batch))
 
@@ -29,59 +29,23 @@ def find_answers(batch: Batch) -> Answers:
     matrix, b = arrays.host_view(batch.matrix), arrays.host_view(batch.b)
     batch.refuse_non_finite(matrix, b)
     systems, n = batch.systems, batch.columns
-    general = batch.family is not None
     dtype = np.dtype(np.float32 if batch.single else np.float64)
-    whole = Answers(
-        x=np.empty((systems, n), dtype),
-        dual=np.empty((systems, n), dtype),
-        active=np.empty((systems, n), np.uint8) if batch.reports_active else None,
-        reals=np.empty((2, systems)),
-        counts=np.empty((6, systems), np.int32),
-        costs=np.empty((systems, 4), np.int64),
-        state=np.empty((systems, n), np.int8) if general else None,
-        more=np.empty((len(MORE), systems)) if general else None,
-        lam=np.empty((len(LAM), systems)) if batch.reports_lam else None,
-        lam_counts=np.empty((len(LAM_COUNTS), systems), np.int32) if batch.reports_lam else None,
-        deviation=np.empty((systems, n)) if batch.family is not None and batch.family.variance else None,
-        factor=np.empty((systems, n * (n + 1) // 2)) if batch.keeps_factor else None,
-        factor_order=np.empty((systems, n + 1), np.int32) if batch.keeps_factor else None,
-    )
+    if batch.rows == 0 and batch.constraints is None:
+        return new_answers(batch, np.zeros)
+    whole = new_answers(batch, np.empty)
     if batch.shared:
         matrix = arrays.as_readable(matrix, dtype)
-    if batch.rows == 0 and not general:
-        assert whole.active is not None
-        for array in (whole.x, whole.dual, whole.active, whole.reals, whole.counts, whole.costs):
-            array[...] = 0
-        return whole
     done, threads = 0, batch.threads or default_threads()
     for start, stop in _parts(batch, matrix, b, dtype, threads):
         part, alone = slice(start, stop), stop - start == systems
-        answers = (
-            whole
-            if alone
-            else Answers(
-                x=whole.x[part],
-                dual=whole.dual[part],
-                active=None if whole.active is None else whole.active[part],
-                reals=np.empty((2, stop - start)),
-                counts=np.empty((6, stop - start), np.int32),
-                costs=whole.costs[part],
-                state=None if whole.state is None else whole.state[part],
-                more=np.empty((len(MORE), stop - start)) if general else None,
-                lam=np.empty((len(LAM), stop - start)) if batch.reports_lam else None,
-                lam_counts=np.empty((len(LAM_COUNTS), stop - start), np.int32) if batch.reports_lam else None,
-                deviation=None if whole.deviation is None else whole.deviation[part],
-                factor=None if whole.factor is None else whole.factor[part],
-                factor_order=None if whole.factor_order is None else whole.factor_order[part],
-            )
-        )
-        family = batch.family if alone or batch.family is None else batch.family.part(part)
+        answers = whole if alone else whole.part(part)
+        constraints = batch.constraints if alone or batch.constraints is None else batch.constraints.part(part)
         given = (
             matrix if batch.shared else _readable(matrix[part], dtype),
             _readable(b[part], dtype),
             _warm_part(batch, part, dtype),
         )
-        job = make_job(batch, _address, *given, answers, family)
+        job = make_job(batch, _address, *given, answers, constraints)
         try:
             _core.nnls_solve(bytes(job), batch.single, batch.form_gram, threads)
         except MemoryError:
@@ -89,9 +53,7 @@ def find_answers(batch: Batch) -> Answers:
                 f"A: no memory to work on systems of {batch.rows} x {n} on {threads} threads; fewer threads need less"
             ) from None
         if not alone:
-            for name in ("reals", "counts", "more", "lam", "lam_counts"):
-                if getattr(whole, name) is not None:
-                    getattr(whole, name)[:, part] = getattr(answers, name)
+            whole.put(part, answers)
         done += stop - start
         if batch.progress:
             batch.progress(done, systems)

@@ -14,30 +14,32 @@ from typing import Any
 from stepwell import arrays
 from stepwell.arrays import Array
 from stepwell.lsq.batch import MORE, Batch
-from stepwell.lsq.family import RULES
+from stepwell.lsq.constraints import RULES
 from stepwell.lsq.job import Answers
 from stepwell.lsq.result import NNLSStatus
 
-#: Rules that look at solutions with one λ alone, or with that and none: they do not follow the path between.
-_FOLLOWED = (0, RULES["chi2"], RULES["discrepancy"])
+#: Ways to choose λ that look at the solution with that λ alone.
+_LOCAL = (0, RULES["discrepancy"])
 
 
 def may_be_left_out(batch: Batch) -> bool:
     """Whether a batch has a sum with a range that is worth leaving out at first."""
-    family = batch.family
-    return family is not None and family.slack and family.rule in _FOLLOWED and batch.systems > 0
+    constraints = batch.constraints
+    return constraints is not None and constraints.slack and batch.systems > 0
 
 
 def solve_ranges(batch: Batch, find: Callable[[Batch], Answers]) -> Answers:
     """Return the answers of a batch with ranges of sums; `find` solves any other."""
-    family = batch.family
-    assert family is not None
-    free = dataclasses.replace(family, sum_low=None, sum_high=None, slack=False, keep_factor=False)
-    answers = find(dataclasses.replace(batch, family=free, progress=None))
+    constraints = batch.constraints
+    assert constraints is not None
+    free = dataclasses.replace(constraints, sum_low=None, sum_high=None, slack=False, keep_factor=False)
+    answers = find(dataclasses.replace(batch, constraints=free, progress=None))
     allowed = _allowed(batch, answers)
-    if family.rule == RULES["chi2"]:  # its level is that of the solution with λ = 0
+    if constraints.rule not in _LOCAL:  # the level of chi2 is that of λ = 0; other rules look at all λ, to x = 0
         plain = dataclasses.replace(free, penalized=False, rule=0, penalty=None, penalty_rows=0, lam_unit=1.0)
-        allowed = allowed & _allowed(batch, find(dataclasses.replace(batch, family=plain, progress=None)))
+        allowed = allowed & _allowed(batch, find(dataclasses.replace(batch, constraints=plain, progress=None)))
+        if constraints.rule != RULES["chi2"]:
+            allowed = allowed & (constraints.sum_low <= 0) & (constraints.sum_high >= 0)
     answers = dataclasses.replace(answers, more=_unbound(batch, answers))
     xp = arrays.namespace_of(answers.x)
     missed = int(xp.sum(xp.astype(~allowed, xp.int64)))
@@ -54,23 +56,27 @@ def solve_ranges(batch: Batch, find: Callable[[Batch], Answers]) -> Answers:
 
 def _allowed(batch: Batch, answers: Answers) -> Array:
     """Where x converged and its sum is within its range."""
-    family = batch.family
-    assert family is not None
+    constraints = batch.constraints
+    assert constraints is not None
     xp = arrays.namespace_of(answers.x)
     sums = xp.sum(xp.astype(answers.x, xp.float64), axis=-1)
-    return (answers.counts[0] == int(NNLSStatus.CONVERGED)) & (sums >= family.sum_low) & (sums <= family.sum_high)
+    return (
+        (answers.counts[0] == int(NNLSStatus.CONVERGED))
+        & (sums >= constraints.sum_low)
+        & (sums <= constraints.sum_high)
+    )
 
 
 def _unbound(batch: Batch, answers: Answers) -> Array:
     """What MORE names, where the sum does not bind: the gap of Frank and Wolfe as the core has it."""
-    family, w = batch.family, answers.dual
-    assert family is not None
+    constraints, w = batch.constraints, answers.dual
+    assert constraints is not None
     xp = arrays.namespace_of(w)
     w, x = xp.astype(w, xp.float64), xp.astype(answers.x, xp.float64)
-    inside = w if family.mask is None else xp.where(family.mask != 0, w, -float("inf"))
+    inside = w if constraints.mask is None else xp.where(constraints.mask != 0, w, -float("inf"))
     top = xp.max(inside, axis=-1) if batch.columns else xp.zeros_like(answers.reals[0])
-    least = xp.where(family.sum_low > 0, family.sum_low, 0.0)
-    end = xp.where(top > 0, family.sum_high, least)
+    least = xp.where(constraints.sum_low > 0, constraints.sum_low, 0.0)
+    end = xp.where(top > 0, constraints.sum_high, least)
     gap = 2 * (xp.where(top == 0, 0.0, top * xp.where(top == 0, 0.0, end)) - xp.sum(w * x, axis=-1))
     rows = {"multiplier": xp.zeros_like(gap), "equality_error": xp.zeros_like(gap), "gap": xp.where(gap < 0, 0.0, gap)}
     return xp.stack([rows[name] for name in MORE])
@@ -78,13 +84,12 @@ def _unbound(batch: Batch, answers: Answers) -> Array:
 
 def _merged(xp: Any, allowed: Array, place: Array, old: Answers, new: Answers) -> Answers:
     """Return old answers where they are allowed, and else the new ones, which lie at `place`."""
-    across = {"reals", "counts", "more", "lam", "lam_counts"}  # a row each, not a row a system
 
     def chosen(name: str) -> Array | None:
         before, after = getattr(old, name), getattr(new, name)
         if before is None or after is None:
             return None
-        if name in across:
+        if name in Answers.ENTRIES:
             return xp.where(allowed[None, :], before, after[:, place])
         return xp.where(allowed[:, None], before, after[place])
 

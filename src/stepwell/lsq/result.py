@@ -1,4 +1,4 @@
-"""What ``nnls`` returns: the answer and its certificate, for one system or a batch."""
+"""What least squares return: the answer and its certificate, for one system or a batch."""
 
 from __future__ import annotations
 
@@ -48,13 +48,117 @@ class NNLSStatus(int, SolverStatus):
         return int.__format__(self, spec)
 
 
-class Outcome(Presented, ComputedLater):
-    """What results of one system and of a batch say of how they ended."""
+class KeptFactor(NamedTuple):
+    """Factors of large normal equations on the variables between their bounds, which derivatives solve with.
+
+    On the host R of RᵀR = G, on a device its inverse; rows of the triangle follow one another.
+    """
+
+    entries: Array  # (systems, n(n + 1)/2)
+    order: Array  # (systems, 1 + n), int32: how many variables, and which; −1: none, as the system was not solved
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class LSQResult(Presented, ComputedLater):
+    """Solution of min ‖Ax − b‖² + λ²‖Lx‖² within bounds, with its certificate; ``NNLSResult`` is the same class.
+
+    Of one system, `x`, `dual` and `state` are vectors and the rest are numbers; of a batch everything has the shape of
+    the systems in b first (vectors along the second axis with ``axis=1`` of ``nnls``). Arrays are of the caller's
+    library, device and dtype. Unpacks as ``x, residual``.
+
+    Attributes
+    ----------
+    x : array
+        The solution; at a bound the bound itself. NaN for a system with non-finite input, or without a feasible x;
+        infinite where it does not fit its dtype.
+    residual : float or array
+        ‖b − Ax‖ of this x, weights included, computed from A.
+    dual : array
+        w = Aᵀ(b − Ax) − λ²LᵀLx + Cᵀμ of this x (A and b with weights, C the equalities and μ their multipliers): not
+        positive where x is at its lower bound, not negative at its upper, zero between.
+    violation : float or array
+        The largest breach of that, over ‖a_j‖‖b‖ where x ≥ 0 and one λ are all there is (‖a_j‖ with λ), and else over
+        ‖a_j‖(‖b‖ + Σ‖a_j‖abs(x_j)); with several equalities, or one whose coefficients are not all positive, over that
+        and Σ abs(C_ij μ_i).
+    state : int8 array
+        −1 where x is at its lower bound, 1 at its upper, 0 between, 2 where a variable is masked or has equal bounds.
+    positive : bool array
+        Where x is positive.
+    multipliers : array, optional
+        μ of the bound sum, or of the equalities, along the last axis.
+    equality_error : float or array
+        How far the sum is outside its bounds, or the largest abs(Cx − d). Where no x has the equalities, how far the
+        nearest is from them.
+    gap : float or array, optional
+        Where x ≥ 0 and a sum are all that is asked of x: the gap of Frank and Wolfe, 2 max wᵀ(s − x) over all s that
+        are allowed, with w as above without μ. ‖Ax − b‖² + λ²‖Lx‖² is above its minimum by no more. Infinite where the
+        sum has no upper bound and x is not exactly optimal.
+    lam : float or array
+        λ, as given or found.
+    seminorm : float or array, optional
+        ‖Lx‖, where there is a λ.
+    lam_at_end : int or array, optional
+        Where λ was chosen: −1 or 1 where it is at an end of its range (0, and a λ so large that x no longer changes),
+        2 for an L-curve without a corner, else 0.
+    chi2 : float or array, optional
+        ‖Ax − b‖² over what it is with λ = 0, for the rules ``"chi2"`` and ``"discrepancy"``.
+    evaluations : int or array, optional
+        How many λ a rule tried.
+    variance : array, optional
+        Variance of x with ``uncertainty="variance"``, of variables between their bounds: σ²(AᵀA)⁻¹ over these (with a
+        bound sum, along it; with λ, the scatter alone). Zero at bounds. Neither the choice of the set nor the bias of λ
+        is in it.
+    sigma : float or array, optional
+        σ, the standard deviation of b's entries: `noise`, or √(‖b − Ax‖²/(m − variables between bounds + equalities)).
+    insertions, removals : int or array
+        Columns taken into and out of the set between bounds.
+    solves : int or array
+        Least-squares solutions, which `maxiter` limits.
+    passes : int or array
+        Products with the whole of A.
+    status : NNLSStatus or int array
+        How each system ended; the numbers of an array are those of :class:`NNLSStatus`.
+    escalated : bool or array
+        Where ``method="gram"`` met nearly dependent columns and went over to Q and R.
+    method : str
+        The method used, ``"qr"`` or ``"gram"``.
+    choice : str
+        Why, in words.
+    success : bool or bool array
+        Whether each system converged.
+    reason : NNLSStatus or list of NNLSStatus
+        `status` as members, whose ``message`` says it in words.
+    message : str
+        The status in words, and of one that has not converged how well equalities are met; of a batch, how many systems
+        ended how.
+    """
 
     x: Array
     residual: PerSystem
+    dual: Array
+    violation: PerSystem
+    state: Array
+    insertions: PerSystem
+    removals: PerSystem
+    solves: PerSystem
+    passes: PerSystem
     status: PerSystem
+    escalated: PerSystem
     method: str
+    choice: str
+    lam: PerSystem = 0.0
+    equality_error: PerSystem = 0.0
+    multipliers: Array | None = None
+    gap: PerSystem | None = None
+    seminorm: PerSystem | None = None
+    lam_at_end: PerSystem | None = None
+    chi2: PerSystem | None = None
+    evaluations: PerSystem | None = None
+    variance: Array | None = None
+    sigma: PerSystem | None = None
+
+    _problem: Any = dataclasses.field(default=None, repr=False, compare=False)
+    _factor: KeptFactor | None = dataclasses.field(default=None, repr=False, compare=False)
 
     def __iter__(self) -> Iterator[Any]:
         return iter((self.x, self.residual))
@@ -91,6 +195,11 @@ class Outcome(Presented, ComputedLater):
         )
 
     @property
+    def positive(self) -> Array:
+        """Where x is positive."""
+        return self.x > 0
+
+    @property
     def success(self) -> PerSystem:
         """Whether each system converged."""
         return self.status == NNLSStatus.CONVERGED
@@ -104,9 +213,13 @@ class Outcome(Presented, ComputedLater):
 
     @property
     def message(self) -> str:
-        """The status in words; of a batch, how many systems ended how."""
+        """The status in words, and how well equalities are met; of a batch, how many systems ended how."""
         if isinstance(self.status, NNLSStatus):
-            return self.status.message
+            missed = self.status in (NNLSStatus.LIMIT, NNLSStatus.STALLED, NNLSStatus.DEPENDENT)
+            told = (
+                f"; equalities are met to {self.equality_error:.1e}" if missed and self.multipliers is not None else ""
+            )
+            return self.status.message + told
         if is_lazy(self.status):
             return NOT_COMPUTED
         counts, systems = self._counts(), math.prod(self.status.shape)
@@ -122,188 +235,6 @@ class Outcome(Presented, ComputedLater):
         if is_lazy(self.status):
             return "not computed"
         return ", ".join(f"{count} x NNLSStatus.{status.name}" for status, count in self._counts().items())
-
-
-class KeptFactor(NamedTuple):
-    """Factors of large normal equations on the variables between their bounds, which derivatives solve with.
-
-    On the host R of RᵀR = G, on a device its inverse; rows of the triangle follow one another.
-    """
-
-    entries: Array  # (systems, n(n + 1)/2)
-    order: Array  # (systems, 1 + n), int32: how many variables, and which; −1: none, as the system was not solved
-
-
-@dataclasses.dataclass(frozen=True, repr=False)
-class NNLSResult(Outcome):
-    """Solution of min ‖Ax − b‖² + λ²‖x‖², x ≥ 0, with its certificate.
-
-    Of one system, `x`, `dual` and `active` are vectors and the rest are numbers; of a batch everything has the
-    systems along its first axis (`x`, `dual` and `active` along the second with ``axis=1``). Arrays are of the caller's
-    library, device and dtype. Unpacks as ``x, residual``.
-
-    Attributes
-    ----------
-    x : array
-        The solution; NaN for a system with non-finite input, infinite where it does not fit its dtype.
-    residual : float or array
-        ‖b − Ax‖ of this x, computed from A.
-    dual : array
-        w = Aᵀ(b − Ax) − λ²x of this x, computed from A: not positive where x is 0, zero where x is positive.
-    violation : float or array
-        The largest w_j/(‖a_j‖‖b‖) where x is 0 and abs(w_j)/(‖a_j‖‖b‖) where it is positive (‖a_j‖ with λ).
-    active : bool array
-        Where x is positive.
-    insertions, removals : int or array
-        Columns taken into and out of the positive set.
-    solves : int or array
-        Least-squares solutions, which `maxiter` limits.
-    passes : int or array
-        Products with the whole of A.
-    status : NNLSStatus or int array
-        How each system ended; the numbers of an array are those of :class:`NNLSStatus`.
-    escalated : bool or array
-        Where ``method="gram"`` met nearly dependent columns and went over to Q and R.
-    costs : dict of int or array
-        Column accesses and flops of the insertions (``update_...``) and removals (``downdate_...``).
-    method : str
-        The method used, ``"qr"`` or ``"gram"``.
-    choice : str
-        Why, in words.
-    lam : float or array
-        The λ that was given, or found for each system.
-    seminorm : float or array, optional
-        ‖Lx‖, where L, weights, a mask, `which` or a λ per system were given.
-    lam_at_end : int or array, optional
-        Where λ was chosen: −1 or 1 where it is at an end of its range (0, and a λ so large that x no longer changes),
-        2 for an L-curve without a corner, else 0.
-    chi2 : float or array, optional
-        ‖Ax − b‖² over what it is with λ = 0, for the rules ``"chi2"`` and ``"discrepancy"``.
-    evaluations : int or array, optional
-        How many λ a rule tried.
-    variance : array, optional
-        Variance of x with ``uncertainty="variance"``, of variables between their bounds: σ²(AᵀA)⁻¹ over these (with a
-        bound sum, along it; with λ, the scatter alone). Zero at bounds. Neither the choice of the set nor the bias of λ
-        is in it.
-    sigma : float or array, optional
-        σ, the standard deviation of b's entries: `noise`, or √(‖b − Ax‖²/(m − variables between bounds + equalities)).
-    success : bool or bool array
-        Whether each system converged.
-    reason : NNLSStatus or list of NNLSStatus
-        `status` as members, whose ``message`` says it in words.
-    message : str
-        The status in words; of a batch, how many systems ended how.
-    """
-
-    x: Array
-    residual: PerSystem
-    dual: Array
-    violation: PerSystem
-    active: Array
-    insertions: PerSystem
-    removals: PerSystem
-    solves: PerSystem
-    passes: PerSystem
-    status: PerSystem
-    escalated: PerSystem
-    costs: dict[str, PerSystem]
-    method: str
-    choice: str
-    lam: PerSystem = 0.0
-    seminorm: PerSystem | None = None
-    lam_at_end: PerSystem | None = None
-    chi2: PerSystem | None = None
-    evaluations: PerSystem | None = None
-    variance: Array | None = None
-    sigma: PerSystem | None = None
-
-
-@dataclasses.dataclass(frozen=True, repr=False)
-class LSQResult(Outcome):
-    """Solution of min ‖Ax − b‖² + λ²‖Lx‖² within bounds, with its certificate.
-
-    Of one system, `x`, `dual` and `state` are vectors and the rest are numbers; of a batch everything has the shape of
-    the systems in b first. Arrays are of the caller's library, device and dtype. Unpacks as ``x, residual``.
-
-    Attributes
-    ----------
-    x : array
-        The solution; at a bound the bound itself. NaN for a system with non-finite input, or without a feasible x.
-    residual : float or array
-        ‖b − Ax‖ of this x, weights included, computed from A.
-    dual : array
-        w = Aᵀ(b − Ax) − λ²LᵀLx + Cᵀμ of this x (A and b with weights, C the equalities and μ their multipliers): not
-        positive where x is at its lower bound, not negative at its upper, zero between.
-    violation : float or array
-        The largest breach of that, over ‖a_j‖(‖b‖ + Σ‖a_j‖abs(x_j)); with several equalities, or one whose coefficients
-        are not all positive, over that and Σ abs(C_ij μ_i).
-    state : int8 array
-        −1 where x is at its lower bound, 1 at its upper, 0 between, 2 where a variable is masked or has equal bounds.
-    multipliers : array, optional
-        μ of the bound sum, or of the equalities, along the last axis.
-    equality_error : float or array
-        How far the sum is outside its bounds, or the largest abs(Cx − d). Where no x has the equalities, how far the
-        nearest is from them.
-    gap : float or array, optional
-        Where x ≥ 0 and a sum are all that is asked of x: the gap of Frank and Wolfe, 2 max wᵀ(s − x) over all s that
-        are allowed, with w as above without μ. ‖Ax − b‖² + λ²‖Lx‖² is above its minimum by no more. Infinite where the
-        sum has no upper bound and x is not exactly optimal.
-    lam : float or array
-        λ, as given or found.
-    seminorm : float or array, optional
-        ‖Lx‖, where there is a λ.
-    lam_at_end : int or array, optional
-        Where λ was chosen: −1 or 1 where it is at an end of its range (0, and a λ so large that x no longer changes),
-        2 for an L-curve without a corner, else 0.
-    chi2 : float or array, optional
-        ‖Ax − b‖² over what it is with λ = 0, for the rules ``"chi2"`` and ``"discrepancy"``.
-    evaluations : int or array, optional
-        How many λ a rule tried.
-    variance : array, optional
-        Variance of x with ``uncertainty="variance"``, of variables between their bounds: σ²(AᵀA)⁻¹ over these (with a
-        bound sum, along it; with λ, the scatter alone). Zero at bounds. Neither the choice of the set nor the bias of λ
-        is in it.
-    sigma : float or array, optional
-        σ, the standard deviation of b's entries: `noise`, or √(‖b − Ax‖²/(m − variables between bounds + equalities)).
-    insertions, removals, solves, passes, status, escalated, costs, method, choice, success, reason, message
-        As in :class:`NNLSResult`; a status is a number of :class:`NNLSStatus`.
-    """
-
-    x: Array
-    residual: PerSystem
-    dual: Array
-    violation: PerSystem
-    state: Array
-    equality_error: PerSystem
-    lam: PerSystem
-    insertions: PerSystem
-    removals: PerSystem
-    solves: PerSystem
-    passes: PerSystem
-    status: PerSystem
-    escalated: PerSystem
-    costs: dict[str, PerSystem]
-    method: str
-    choice: str
-    multipliers: Array | None = None
-    gap: PerSystem | None = None
-    seminorm: PerSystem | None = None
-    lam_at_end: PerSystem | None = None
-    chi2: PerSystem | None = None
-    evaluations: PerSystem | None = None
-    variance: Array | None = None
-    sigma: PerSystem | None = None
-
-    _problem: Any = dataclasses.field(default=None, repr=False, compare=False)
-    _factor: KeptFactor | None = dataclasses.field(default=None, repr=False, compare=False)
-
-    @property
-    def message(self) -> str:
-        """The status in words, and how well equalities are met where a system has not converged."""
-        said, missed = super().message, (NNLSStatus.LIMIT, NNLSStatus.STALLED, NNLSStatus.DEPENDENT)
-        if self.multipliers is None or not isinstance(self.status, NNLSStatus) or self.status not in missed:
-            return said
-        return f"{said}; equalities are met to {self.equality_error:.1e}"
 
     def covariance(self, index: int | tuple[int, ...] = 0) -> np.ndarray:
         """Return the covariance of one system's x in full, as an array of NumPy, by dense linear algebra.
@@ -335,9 +266,18 @@ class LSQResult(Outcome):
             rows = np.broadcast_to(found, (*shape, width) if width > 1 or not shape else shape).reshape(-1, width)
             return np.asarray(rows[number])
 
-        x, state = of_system(self.x, n), of_system(self.state, n)
+        x, state = (of_system(one.T if self._problem.across else one, n) for one in (self.x, self.state))
         lam, sigma = float(of_system(self.lam, 1)[0]), float(of_system(self.sigma, 1)[0])
         return covariance_of(self._problem, number, x, state, lam, sigma)
 
 
-AnyResult: TypeAlias = NNLSResult | LSQResult
+#: The result of ``nnls`` under the name that it has had.
+NNLSResult = LSQResult
+#: Fields that are vectors of unknowns.
+VECTORS = ("x", "dual", "state", "variance")
+
+
+def turned(result: LSQResult) -> LSQResult:
+    """Return a result whose systems are columns."""
+    vectors = {name: value.T for name in VECTORS if (value := getattr(result, name)) is not None}
+    return dataclasses.replace(result, **vectors)

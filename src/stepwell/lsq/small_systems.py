@@ -34,7 +34,7 @@ def source_of(job: Any, form_gram: bool) -> str | None:
 
 def columns_of(batch: Batch) -> int:
     """Unknowns of a system, with the slack of a sum's range."""
-    return batch.columns + int(batch.family is not None and batch.family.slack)
+    return batch.columns + int(batch.constraints is not None and batch.constraints.slack)
 
 
 def width_of(batch: Batch, source: str) -> int:
@@ -127,14 +127,14 @@ def _kernel(entry: str, device_id: int, fast: int, variant: tuple[tuple[str, str
 
 def defines(batch: Batch, source: str) -> dict[str, str | int]:
     """Return the definitions that ``cuda/lsq/nnls_small.cu`` is compiled with."""
-    family = batch.family
+    constraints = batch.constraints
     columns = columns_of(batch)
     return kernel_defines(
         batch.single,
         source,
-        bounded=family is not None and not family.nonnegative,
-        summed=family is not None and family.sum_low is not None,
-        penalized=family is not None and family.penalized and family.gram is None,
+        bounded=constraints is not None and not constraints.nonnegative,
+        summed=constraints is not None and constraints.sum_low is not None,
+        penalized=constraints is not None and constraints.penalized and constraints.gram is None,
         capacity=next(capacity for capacity in CAPACITIES if columns <= capacity),
         width=width_of(batch, source),
     )

@@ -7,22 +7,24 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from stepwell.arrays import host_copy, is_array, is_cuda
 from stepwell.arrays.checks import read_array
-from stepwell.lsq.arguments import check, check_gram, read_matrix, without_column
+from stepwell.common.checks import read_choice, require
+from stepwell.lsq.arguments import Update, check, check_gram, read_matrix, without_column
 from stepwell.lsq.batch import Batch
 from stepwell.lsq.convolution import Convolution
 from stepwell.lsq.equalities import read_equality, solve_with_equalities
-from stepwell.lsq.result import AnyResult, LSQResult
+from stepwell.lsq.result import LSQResult
+from stepwell.lsq.units import units_of
 
 NO_BOUNDS = float("-inf"), float("inf")
 
 
-def solve(batch: Batch) -> AnyResult:
+def solve(batch: Batch) -> LSQResult:
     """Send a checked batch to where its arrays are."""
     if is_cuda(batch.b):
         from stepwell.lsq import cuda
@@ -34,64 +36,38 @@ def solve(batch: Batch) -> AnyResult:
 
 
 def solve_linear(
-    A: Any,
-    b: Any,
-    *,
-    bounds: tuple[Any, Any] = NO_BOUNDS,
-    sum_bounds: tuple[Any, Any] | None = None,
-    equality: Any = None,
-    mask: Any = None,
-    weights: Any = None,
-    which: Any = None,
-    lam: Any = 0.0,
-    L: Any = None,
-    noise: Any = None,
-    chi2: float = 1.02,
-    uncertainty: Any = None,
-    warm_start: Any = None,
-    method: str = "auto",
-    insertion: str = "guarded",
-    maxiter: int | None = None,
-    tol: float | None = None,
-    threads: int | None = None,
-    progress: Callable[[int, int], object] | None = None,
+    A: Any, b: Any, *, bounds: Any = NO_BOUNDS, sum_bounds: Any = None, equality: Any = None, **given: Any
 ) -> LSQResult:
-    """Solve as `stepwell.lsq_linear` does; bounds are pairs (lower, upper)."""
-    given: dict[str, Any] = dict(
-        bounds=bounds, mask=mask, weights=weights, which=which, lam=lam, L=L, noise=noise, uncertainty=uncertainty,
-        warm_start=warm_start, method=method, insertion=insertion, maxiter=maxiter, tol=tol, threads=threads,
-        progress=progress,
-    )  # fmt: skip
+    """Solve as `stepwell.lsq_linear` does; bounds are pairs (lower, upper), or None: x ≥ 0, as `stepwell.nnls` has it.
+
+    What else is given `stepwell.lsq.arguments.check` reads.
+    """
+    if (sum_bounds is not None or equality is not None) and not isinstance(A, Convolution):
+        A, b = read_matrix("A", A), read_array("b", b)
+        units = units_of(A, b)
+        if units is not None:
+            given |= {"bounds": bounds, "sum_bounds": sum_bounds, "equality": equality}
+            A, b, given = units.applied(A, b, given)
+            return units.undone(solve_linear(A, b, **given))
     coefficients = None
     if equality is not None:
         matrix: Any = A if isinstance(A, Convolution) else read_matrix("A", A)
         right = read_array("b", b)
         A, b = matrix, right
-        lead = without_column(right, tuple(matrix.shape), which is not None)[0].shape[:-1]
+        lead = without_column(right, tuple(matrix.shape), given.get("which") is not None)[0].shape[:-1]
         C, d = read_equality(equality, right, int(matrix.shape[-1]), tuple(map(int, lead)))
         if C.shape[0] > 1 or sum_bounds is not None or not bool((C > 0).all()):
-            return solve_with_equalities(matrix, right, equality, given | {"sum_bounds": sum_bounds}, solve_linear)
+            options = given | {"bounds": bounds, "sum_bounds": sum_bounds}
+            return solve_with_equalities(matrix, right, equality, options, solve_linear)
         coefficients, sum_bounds = C[0], (d[:, 0], d[:, 0])
-    result = solve(
-        check(
-            A,
-            b,
-            result=LSQResult,
-            sum_bounds=sum_bounds,
-            coefficients=coefficients,
-            chi2=None if isinstance(chi2, float) and chi2 == 1.02 else chi2,
-            **given,
-        )
-    )
-    assert isinstance(result, LSQResult)
-    return result
+    return solve(check(A, b, bounds=bounds, sum_bounds=sum_bounds, coefficients=coefficients, **given))
 
 
 def solve_gram(
     G: Any,
     c: Any,
     *,
-    bounds: tuple[Any, Any] = NO_BOUNDS,
+    bounds: Any = NO_BOUNDS,
     bb: Any = None,
     rows: int | None = None,
     lam: Any = 0.0,
@@ -101,19 +77,29 @@ def solve_gram(
     tol: float | None = None,
     threads: int | None = None,
     progress: Callable[[int, int], object] | None = None,
-    keep_factor: bool = False,
     **given: Any,
 ) -> LSQResult:
-    """Solve as `stepwell.lsq_gram` does; `keep_factor`: the result has what derivatives solve with."""
+    """Solve as `stepwell.lsq_gram` does; with ``keep_factor=True`` the result has what derivatives solve with."""
     batch = check_gram(
         G, c, bounds=bounds, bb=bb, rows=rows, lam=lam, L=L, warm_start=warm_start, maxiter=maxiter, tol=tol,
         threads=threads, progress=progress, **given,
     )  # fmt: skip
-    if keep_factor and batch.family is not None:
-        batch = dataclasses.replace(batch, family=dataclasses.replace(batch.family, keep_factor=True))
     result = solve(batch)
-    assert isinstance(result, LSQResult)
     if isinstance(lam, float | int) and lam == 0:
         return result
     one = float(np.ravel(host_copy(lam))[0]) if batch.lone and is_array(lam) else lam
     return dataclasses.replace(result, lam=one)
+
+
+def solve_by_update(A: Any, b: Any, update: str, *, lam: float = 0.0, **given: Any) -> LSQResult:
+    """Solve as ``stepwell.nnls(A, b, method="qr")`` does, with another update of Q and R: for studies of these.
+
+    Parameters
+    ----------
+    update : {"cgs2", "mgs", "rotations", "csne"}
+        Classical Gram-Schmidt twice, which `nnls` uses, modified Gram-Schmidt, rotations of a square Q (without λ), or
+        the corrected semi-normal equations without Q.
+    """
+    read_choice("update", update, get_args(Update))
+    require(update != "rotations" or lam == 0, "lam", lam, "0 with update='rotations', which has none")
+    return solve(check(A, b, method="qr", update=update, lam=lam, **given))

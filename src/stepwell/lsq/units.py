@@ -29,6 +29,14 @@ def _times(value: Any, exponent: int) -> Any:
         return numbers * math.ldexp(1.0, half) * math.ldexp(1.0, exponent - half)
 
 
+def _bound_times(value: Any, exponent: int) -> Any:
+    """Return bounds times a power of two; those that are numbers remain so."""
+    given = np.asarray(value, float) if isinstance(value, list | tuple | float | int) else value
+    xp, scaled = arrays.namespace_of(given), _times(given, exponent)
+    most = float(np.finfo(float).max)
+    return xp.where(xp.isfinite(given), xp.clip(scaled, -most, most), scaled)
+
+
 def _exponent(array: Array) -> int:
     """Return the exponent of the largest finite entry; 0 without one."""
     xp = arrays.namespace_of(array)
@@ -48,12 +56,13 @@ class Units:
         """Return the arguments of ``lsq_linear`` in these units."""
         of_x, given = self.of_A - self.of_b, dict(options)
         for name in ("bounds", "sum_bounds"):
-            if given[name] is not None:
-                given[name] = tuple(_times(end, of_x) for end in given[name])
-        if given["equality"] is not None:
+            if given.get(name) is not None:
+                given[name] = tuple(_bound_times(end, of_x) for end in given[name])
+        if given.get("equality") is not None:
             given["equality"] = given["equality"][0], _times(given["equality"][1], of_x)
-        given["lam"], given["noise"] = _times(given["lam"], -self.of_A), _times(given["noise"], -self.of_b)
-        start = given["warm_start"]
+        powers = {"lam": -self.of_A, "noise": -self.of_b}
+        given |= {name: _times(given[name], powers[name]) for name in powers if name in given}
+        start = given.get("warm_start")
         if arrays.is_array(start) and arrays.namespace_of(start).isdtype(start.dtype, "real floating"):
             given["warm_start"] = _times(start, of_x)
         return _times(A, -self.of_A), _times(b, -self.of_b), given
@@ -63,15 +72,10 @@ class Units:
         of_x, of_w = self.of_b - self.of_A, self.of_A + self.of_b
         powers = dict.fromkeys(("x", "equality_error", "seminorm"), of_x) | {"lam": self.of_A, "variance": 2 * of_x}
         powers |= {"dual": of_w, "multipliers": of_w, "residual": self.of_b, "sigma": self.of_b, "gap": 2 * self.of_b}
-        changed = {name: getattr(r, name) for name in powers}
+        changed = {name: _times(getattr(r, name), powers[name]) for name in powers}
         if isinstance(r.multipliers, list):
-            changed["multipliers"] = [_times(one, of_w) for one in changed.pop("multipliers")]
-            return dataclasses.replace(r, **{name: self._back(name, one, powers) for name, one in changed.items()})
-        return dataclasses.replace(r, **{name: _times(one, powers[name]) for name, one in changed.items()})
-
-    @staticmethod
-    def _back(name: str, value: Any, powers: dict[str, int]) -> Any:
-        return value if name == "multipliers" else _times(value, powers[name])
+            changed["multipliers"] = changed["multipliers"].tolist()
+        return dataclasses.replace(r, **changed)
 
 
 def units_of(A: Array, b: Array) -> Units | None:

@@ -2,53 +2,53 @@
 
 from __future__ import annotations
 
+import types
 from typing import Any
 
 import numpy as np
 
 from stepwell import arrays
 from stepwell.arrays import Array
-from stepwell.lsq.batch import COSTS, COUNTS, LAM_COUNTS, MORE, Batch
-from stepwell.lsq.family import RULES
+from stepwell.lsq.batch import COUNTS, LAM_COUNTS, MORE, Batch
+from stepwell.lsq.constraints import RULES
 from stepwell.lsq.job import Answers
-from stepwell.lsq.result import AnyResult, KeptFactor, LSQResult, NNLSResult, NNLSStatus
+from stepwell.lsq.result import KeptFactor, LSQResult, NNLSStatus
 
 
-def wrap(batch: Batch, answers: Answers) -> AnyResult:
-    """Return the result that the caller of a batch expects."""
+def wrap(batch: Batch, answers: Answers) -> LSQResult:
+    """Return the result of a batch."""
     fields: dict[str, Any] = {name: vectors(batch, getattr(answers, name)) for name in ("x", "dual")}
     sigma = None if answers.deviation is None else _sigma(batch, answers)
     fields |= _numbers(batch, answers, sigma)
-    costs = fields.pop("costs")
-    if batch.family is not None:
-        fields["state"] = vectors(batch, answers.state)
-        multiplier = fields.pop("multiplier")
-        if batch.family.sum_low is not None:
-            fields["multipliers"] = [multiplier] if batch.lone else multiplier[..., None]
+    fields |= {"method": batch.method, "choice": batch.choice}
+    if batch.constraints is None:
+        # States follow from what is in the factor, when somebody asks: in a small batch each array takes its time.
+        result: LSQResult = LSQResult.deferred(lambda: _states(batch, answers), lam=batch.damping, **fields)
+        return result
+    fields["state"] = vectors(batch, answers.state)
+    multiplier = fields.pop("multiplier")
+    if batch.constraints.sum_low is not None:
+        fields["multipliers"] = [multiplier] if batch.lone else multiplier[..., None]
     if sigma is not None:
         variance = (sigma[:, None] * answers.deviation) ** 2
         fields["variance"] = vectors(batch, arrays.namespace_of(variance).astype(variance, answers.x.dtype, copy=False))
-    if answers.active is not None:
-        fields["active"] = vectors(batch, arrays.bytes_as_bool(answers.active))
-    fields |= {"costs": costs, "method": batch.method, "choice": batch.choice}
-    if batch.result is NNLSResult:
-        names = NNLSResult.__dataclass_fields__
-        if batch.family is None:
-            fields["lam"] = batch.damping
-        return NNLSResult(**{name: value for name, value in fields.items() if name in names})
-    names = LSQResult.__dataclass_fields__
-    if answers.deviation is not None:
         fields["_problem"] = batch
     if answers.factor is not None and answers.factor_order is not None:
         fields["_factor"] = KeptFactor(answers.factor, answers.factor_order)
-    return LSQResult(**{name: value for name, value in fields.items() if name in names})
+    return LSQResult(**fields)
+
+
+def _states(batch: Batch, answers: Answers) -> types.SimpleNamespace:
+    """Return the states where x ≥ 0 is all that is asked: −1 (at zero) unless a variable is in the factor."""
+    xp = arrays.namespace_of(answers.in_factor)
+    return types.SimpleNamespace(state=vectors(batch, xp.astype(answers.in_factor, xp.int8) - 1))
 
 
 def _fit_of_gram(batch: Batch, x: Array) -> Array:
     """bᵀb − 2cᵀx + xᵀGx; NaN where bᵀb is not known."""
     xp = arrays.namespace_of(x)
-    assert batch.family is not None
-    bb = batch.family.squared_b
+    assert batch.constraints is not None
+    bb = batch.constraints.squared_b
     if bb is None:
         return xp.sum(arrays.as_float(x, "float64"), axis=-1) * float("nan")
     gram, c = arrays.without_graph(batch.matrix), batch.b
@@ -60,29 +60,29 @@ def _fit_of_gram(batch: Batch, x: Array) -> Array:
 
 def _sigma(batch: Batch, answers: Answers) -> Array:
     """The standard deviation of b's entries: as given, or what the residual says."""
-    family = batch.family
-    assert family is not None
+    constraints = batch.constraints
+    assert constraints is not None
     assert answers.lam_counts is not None
     residual = answers.reals[0]
     xp = arrays.namespace_of(residual)
-    if family.noise is not None:
-        return xp.broadcast_to(family.noise, residual.shape)
-    if family.gram is not None:
+    if constraints.noise is not None:
+        return xp.broadcast_to(constraints.noise, residual.shape)
+    if constraints.gram is not None:
         fit = _fit_of_gram(batch, answers.x)
         residual = xp.sqrt(xp.where(fit >= 0, fit, float("nan")))
     rows = batch.equations
-    if family.weights is not None:
-        rows = xp.sum(xp.astype(family.weights > 0, xp.float64), axis=-1)
+    if constraints.weights is not None:
+        rows = xp.sum(xp.astype(constraints.weights > 0, xp.float64), axis=-1)
     free = rows - xp.astype(answers.lam_counts[LAM_COUNTS.index("passive")], xp.float64)
     return xp.where(free > 0, residual, float("nan")) / xp.sqrt(xp.where(free > 0, free, 1.0))
 
 
 def _on_a_simplex(batch: Batch) -> bool:
     """Whether all that is asked of x is x ≥ 0 and a sum."""
-    family = batch.family
-    if family is None or family.sum_low is None or batch.result is NNLSResult:
+    constraints = batch.constraints
+    if constraints is None or constraints.sum_low is None:
         return False
-    return bool((family.lower == 0).all()) and bool((family.upper == float("inf")).all())
+    return bool((constraints.lower == 0).all()) and bool((constraints.upper == float("inf")).all())
 
 
 def _deliver(batch: Batch, array: Array) -> Array:
@@ -95,16 +95,17 @@ def _deliver(batch: Batch, array: Array) -> Array:
 def vectors(batch: Batch, array: Array) -> Array:
     """A row a system, in the caller's shape."""
     shape = (*batch.lead, int(array.shape[-1]), *((1,) if batch.column else ()))
-    return _deliver(batch, array.reshape(shape) if tuple(array.shape) != shape else array)
+    found = _deliver(batch, array.reshape(shape) if tuple(array.shape) != shape else array)
+    return found.T if batch.across else found
 
 
 def _numbers(batch: Batch, answers: Answers, sigma: Array | None) -> dict[str, Any]:
     """What each system has one of: of a lone system numbers of Python's, else arrays of x's precision."""
-    reals, counts, costs, more = answers.reals, answers.counts, answers.costs, answers.more
+    reals, counts, more = answers.reals, answers.counts, answers.more
     names: dict[str, Array] = {"residual": reals[0], "violation": reals[1]}
     if more is not None:
         names |= {name: more[k] for k, name in enumerate(MORE)}
-        family = batch.family
+        constraints = batch.constraints
         fit: Array = None
         unpenalized: Array = None
         if answers.lam is None:
@@ -112,27 +113,27 @@ def _numbers(batch: Batch, answers: Answers, sigma: Array | None) -> dict[str, A
             names["lam"] = np.zeros(batch.systems, answers.x.dtype)
         else:
             names["lam"], fit, names["seminorm"], unpenalized = answers.lam
-            if family is not None and family.lam is not None:
-                given = family.lam if family.given_lam is None else family.given_lam
+            if constraints is not None and constraints.lam is not None:
+                given = constraints.lam if constraints.given_lam is None else constraints.given_lam
                 names["lam"] = arrays.namespace_of(given).zeros_like(names["lam"]) + given
-            elif family is not None:
-                names["lam"] = names["lam"] * family.lam_unit
-            if family is not None and family.lam_unit != 1.0:
-                names["seminorm"] = names["seminorm"] / family.lam_unit
-        if family is not None and family.gram is not None:
+            elif constraints is not None:
+                names["lam"] = names["lam"] * constraints.lam_unit
+            if constraints is not None and constraints.lam_unit != 1.0:
+                names["seminorm"] = names["seminorm"] / constraints.lam_unit
+        if constraints is not None and constraints.gram is not None:
             fit = _fit_of_gram(batch, answers.x)
             xp = arrays.namespace_of(fit)
             names["residual"] = xp.sqrt(xp.where(fit < 0, 0.0, fit))
         if sigma is not None:
             names["sigma"] = sigma
-        if family is None or not family.penalized:
+        if constraints is None or not constraints.penalized:
             names.pop("seminorm", None)
-        if family is not None and family.rule in (RULES["chi2"], RULES["discrepancy"]):
+        if constraints is not None and constraints.rule in (RULES["chi2"], RULES["discrepancy"]):
             xp = arrays.namespace_of(fit)
             names["chi2"] = xp.where(unpenalized > 0, fit / xp.where(unpenalized > 0, unpenalized, 1.0), 1.0)
         if not _on_a_simplex(batch):
             names.pop("gap")
-    if batch.family is not None and batch.family.rule and answers.lam_counts is not None:
+    if batch.constraints is not None and batch.constraints.rule and answers.lam_counts is not None:
         whole = {name: answers.lam_counts[k] for k, name in enumerate(("lam_at_end", "evaluations"))}
     else:
         whole = {}
@@ -143,8 +144,7 @@ def _numbers(batch: Batch, answers: Answers, sigma: Array | None) -> dict[str, A
         found |= {name: int(arrays.host_copy(array)[0]) for name, array in whole.items()}
         found["status"] = NNLSStatus(found["status"])
         found["escalated"] = bool(found["escalated"])
-        cost = arrays.host_copy(costs)[0]
-        return found | {"costs": {name: int(cost[k]) for k, name in enumerate(COSTS)}}
+        return found
     xp = arrays.namespace_of(answers.x)
 
     def shaped(array: Array) -> Array:
@@ -158,4 +158,4 @@ def _numbers(batch: Batch, answers: Answers, sigma: Array | None) -> dict[str, A
     found = {name: shaped(xp.astype(array, answers.x.dtype, copy=False)) for name, array in names.items()}
     found |= dict(zip(COUNTS, rows(counts))) | {name: shaped(array) for name, array in whole.items()}
     found["escalated"] = shaped(xp.astype(counts[5], xp.bool))
-    return found | {"costs": dict(zip(COSTS, rows(costs.T)))}
+    return found

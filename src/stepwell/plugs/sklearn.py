@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from stepwell.api.nnls import nnls
+from stepwell.api.lsq import nnls
 
 
 class NNLS(MultiOutputMixin, RegressorMixin, BaseEstimator):

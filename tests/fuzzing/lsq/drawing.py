@@ -236,16 +236,13 @@ def draw_rest(d: Draw, x: np.ndarray) -> None:
             options["method"] = pick(rng, "qr", "gram")
         if d.chance(0.2):
             options["insertion"] = "single"
-        if d.function == "nnls" and plain and options.get("method") == "qr" and d.chance(0.5):
-            options["update"] = pick(rng, "mgs", "csne", *([] if options.get("lam") else ["rotations"]))
-            d.note(f"update {options['update']}")
     if d.chance(0.05):
         options["maxiter"] = int(rng.integers(1, 6))
         d.note("maxiter")
     if d.chance(0.07):
         options["tol"] = float(pick(rng, 1e-10, 1e-6, 1e-3))
         d.note("tol")
-    if d.chance(0.07) and (options.get("equality") is None or "noise" in options) and "update" not in options:
+    if d.chance(0.07) and (options.get("equality") is None or "noise" in options):
         options["uncertainty"] = "variance"
         d.note("uncertainty")
     options["threads"] = int(pick(rng, 1, 1, 1, 2))

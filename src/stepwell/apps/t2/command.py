@@ -32,7 +32,7 @@ from stepwell.cli.inputs import (
     usage_errors,
     writing_trouble,
 )
-from stepwell.cli.output import Voice
+from stepwell.cli.output import Output
 from stepwell.common.checks import meant, require
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -106,7 +106,7 @@ def command(
     device: str,
     threads: int | None,
     memory: int,
-    voice: Voice,
+    voice: Output,
     **options: Any,
 ) -> None:
     """Map T2 distributions, myelin water and more from multi-echo spin-echo MRI.

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.api.nnls import nnls
+from stepwell.api.lsq import nnls
 from stepwell.apps.t2.maps import MAPS, fraction_errors, read_off
 from stepwell.apps.t2.model import T2Model
 from stepwell.arrays import Array, copy_to_device_of, host_copy, namespace_of
@@ -115,7 +115,7 @@ class _Place:
     def residuals(self, signals: Array, which: Array | int) -> Array:
         """What plain NNLS leaves of each signal; it starts from the positive bins of the last time."""
         result = self.solve(signals, which, warm_start=self.positive)
-        self.positive = result.active
+        self.positive = result.positive
         xp = namespace_of(signals)
         return xp.astype(result.residual, xp.float64)
 

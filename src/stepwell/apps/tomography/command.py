@@ -1,9 +1,10 @@
-"""`stepwell reconstruct`: slices of a phantom or of a real scan, by Tikhonov regularisation."""
+"""`stepwell reconstruct`: slices of a phantom or of a real scan, by Tikhonov regularisation or total variation."""
 
 from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,15 @@ import numpy as np
 import stepwell
 from stepwell.api.krylov import tikhonov
 from stepwell.apps.images.work import identity, plain, refuse_other_settings
+from stepwell.apps.tomography import variation
 from stepwell.apps.tomography.angles import AngleUnit
 from stepwell.apps.tomography.ranks import World
 from stepwell.apps.tomography.report import FORMATS, record, require_format, summary, write_volume
 from stepwell.apps.tomography.scan import ORDERS, Order
 from stepwell.apps.tomography.solving import Watch, choose_lam, joined, lam_of_all, make_bar
 from stepwell.apps.tomography.tasks import Geometry, phantom_task, scan_task
+from stepwell.apps.tomography.variation import RULES as TV_RULES
+from stepwell.apps.tomography.variation import TOL as TV_TOL
 from stepwell.arrays import host_copy
 from stepwell.cli.inputs import (
     FiniteRange,
@@ -31,7 +35,7 @@ from stepwell.cli.inputs import (
     usage_errors,
     writing_trouble,
 )
-from stepwell.cli.output import Voice, first_interrupt, output_options
+from stepwell.cli.output import Output, first_interrupt, output_options
 from stepwell.common.checks import meant, read_real, read_whole, require, require_memory
 from stepwell.common.files import write_text
 from stepwell.common.json_text import json_text
@@ -58,7 +62,13 @@ class CenterType(FiniteRange):
 @click.option("--format", "kind", type=click.Choice(FORMATS), default=FORMATS[0], show_default=True,
               help="Of the volume: volume.npy, a TIFF stack, or HDF5 (dataset volume).")  # fmt: skip
 @click.option("--overwrite", is_flag=True, help="Write over what a finished run with other settings has left.")
-@click.option("--lam", default=None, help=f"λ itself, or a rule: {', '.join(RULES)}.")
+@click.option("--lam", default=None,
+              help=f"λ itself, or a rule: {', '.join(RULES)}; with --tv {', '.join(TV_RULES)}.")  # fmt: skip
+@click.option("--tv", is_flag=True, help="Total variation: edges stay sharp, the gap of every slice is proved. λ is "
+              "found per slice, from --noise, unless --lam is a number.")  # fmt: skip
+@click.option("--across", type=_POSITIVE, metavar="WEIGHT",
+              help="With --tv: couple neighbouring slices with this weight.")  # fmt: skip
+@click.option("--restart", is_flag=True, help="With --tv: discard what an unfinished run has left.")
 @click.option(
     "--relative-lam",
     default=0.01,
@@ -67,7 +77,8 @@ class CenterType(FiniteRange):
 )
 @click.option("--smooth", is_flag=True, help="Penalise differences of neighbouring pixels instead of pixel values.")
 @click.option("--nonnegative", is_flag=True, help="No pixel below zero; with --lam, a number or discrepancy.")
-@click.option("--tol", default=1e-4, show_default=True, help="Bound on every slice's relative residual.")
+@click.option("--tol", type=float, default=None, help="Bound on every slice's relative residual; with --tv on its "
+              "proven gap.  [default: 1e-4; 1e-3 with --tv]")  # fmt: skip
 @click.option("--method", type=click.Choice(METHODS), default="auto", show_default=True)
 @click.option("--slices", default=None, help="FIRST:LAST, counted from 0, LAST not included; default all.")
 @click.option("--size", default=128, show_default=True, help="Pixels along each side of the phantom.")
@@ -97,10 +108,13 @@ def command(
     kind: str,
     overwrite: bool,
     lam: str | None,
+    tv: bool,
+    across: float | None,
+    restart: bool,
     relative_lam: float,
     smooth: bool,
     nonnegative: bool,
-    tol: float,
+    tol: float | None,
     method: MethodChoice,
     slices: str | None,
     size: int,
@@ -116,7 +130,7 @@ def command(
     array: str,
     device: str,
     threads: int | None,
-    voice: Voice,
+    voice: Output,
 ) -> None:
     """Reconstruct slices from projections, of parallel rays or of a fan.
 
@@ -129,6 +143,9 @@ def command(
 
     The image has as many pixels a side as the detector has columns. Pixel centres and detector columns count from 0;
     the rotation axis goes through the middle of the image, at (N - 1) / 2, and falls on the detector column --center.
+
+    With --tv slices are solved in blocks. A run that was stopped goes on where it was when the same command is given
+    again.
 
     Under mpiexec every rank solves for some of the slices, with one λ for all; the first one prints and writes.
     """
@@ -146,13 +163,16 @@ def command(
         require_format(kind)
     except ImportError as error:
         raise click.BadParameter(str(error), param_hint="--format") from None
+    if tol is None:
+        tol = TV_TOL if tv else 1e-4
+    _check_variation(tv, across, restart, smooth, method, world.spread)
     if nonnegative and method != "auto":
         raise click.BadParameter(f"{method!r} knows no bounds; allowed: auto", param_hint="--method")
-    if nonnegative and lam in RULES and lam != "discrepancy":
+    if not tv and nonnegative and lam in RULES and lam != "discrepancy":
         raise click.BadParameter(f"{lam!r} knows no bounds; allowed: a number, discrepancy", param_hint="--lam")
     if nonnegative and lam in RULES and world.spread:
         raise click.BadParameter("over ranks a number is needed with --nonnegative", param_hint="--lam")
-    _check(output, lam, relative_lam, tol, size, angles, noise)
+    _check(output, lam, TV_RULES if tv else RULES, relative_lam, tol, size, angles, noise)
     if fan is not None:
         with usage_errors():
             require(source != "phantom", "--fan", f"{fan[0]:g} {fan[1]:g}", "none beside the phantom")
@@ -166,7 +186,7 @@ def command(
                                 "tol": tol, "nonnegative": nonnegative, "method": method, "slices": slices,
                                 "noise": noise, "order": order, "center": center, "pixel_size": pixel_size, "fan": fan,
                                 "angle_range": angle_range, "angle_unit": angle_unit, "format": kind,
-                                "size": size, "angles": angles}  # fmt: skip
+                                "size": size, "angles": angles, "tv": tv, "across": across}  # fmt: skip
     account = output / "reconstruct.json"
     input_of = settings | {"input": None if source == "phantom" else plain(identity(source))}
     try:
@@ -176,7 +196,7 @@ def command(
             else:
                 task = scan_task(source, slices, Geometry(order, angle_range, angle_unit, center, pixel_size, fan))
             refuse_other_settings(account, input_of, overwrite)
-            chosen = choose_lam(lam, relative_lam, task.A)
+            chosen = 0.0 if tv else choose_lam(lam, relative_lam, task.A)
         voice.notes(task.notes)
         if task.axis:
             voice.say(task.axis)
@@ -187,27 +207,42 @@ def command(
             voice.say(f"{world.ranks.size} ranks, {count // world.ranks.size} slices each or one more")
             task = task.piece(*tomography.slices_of_rank(count, world.comm))
         penalty = gradient(task.shape) if smooth else None
-        level = np.nan_to_num(noise * np.linalg.norm(task.B, axis=0), posinf=0.0)  # such slices end with a status
+        level = noise * np.linalg.norm(task.B, axis=0) / max(1, task.B.shape[0]) ** 0.5
+        level = np.nan_to_num(level, posinf=0.0)  # such slices end with a status
         A, B = task.A, task.B
         if place.library != "numpy":
             B = place.put(B)
             A = in_library_of(A, B)
-        with make_bar(voice) as bar, first_interrupt(heed=not world.spread) as pressed, threads_at_most(threads):
-            watch = Watch(bar, tol, pressed)
-            with warnings.catch_warnings():  # what they say of λ stands in the table
-                warnings.simplefilter("ignore", OptimizeWarning)
-                rule, ends = chosen, None
-                if world.spread and isinstance(rule, str):
-                    chosen, ends = lam_of_all(world, task, rule, penalty, level)
-                with world.ranks.holding():
-                    result = tikhonov(A, B, chosen, penalty, method=method, tol=tol, noise=level, joint=True,
-                                      callback=watch, bounds=(0, None) if nonnegative else None)  # fmt: skip
-                world.ranks.check()
-            watch.finish(result)
-            interrupted = pressed()
+        result: Any = None
+        if tv:
+            with make_bar(voice) as bar, first_interrupt() as pressed, threads_at_most(threads):
+                result = variation.solve(
+                    task, A, place.put, lam, noise, nonnegative=nonnegative, across=across, tol=tol, output=output,
+                    settings=input_of | {"array": array, "device": device}, restart=restart or overwrite,
+                    watch=variation.Watch(bar, count, pressed),
+                )  # fmt: skip
+                interrupted = result is None
+        else:
+            with make_bar(voice) as bar, first_interrupt(heed=not world.spread) as pressed, threads_at_most(threads):
+                watch = Watch(bar, tol, pressed)
+                with warnings.catch_warnings():  # what they say of λ stands in the table
+                    warnings.simplefilter("ignore", OptimizeWarning)
+                    rule, ends = chosen, None
+                    if world.spread and isinstance(rule, str):
+                        chosen, ends = lam_of_all(world, task, rule, penalty, level)
+                    with world.ranks.holding():
+                        result = tikhonov(A, B, chosen, penalty, method=method, tol=tol, noise=level, joint=True,
+                                          callback=watch, bounds=(0, None) if nonnegative else None)  # fmt: skip
+                    world.ranks.check()
+                watch.finish(result)
+                interrupted = pressed()
     except (ValueError, OSError, RankError) as error:
         raise click.ClickException(str(error)) from error
-    volume = np.ascontiguousarray(host_copy(result.x).T).reshape(-1, *task.shape)
+    if result is None:
+        voice.say(f"slices that are done stay in {output}: the same command goes on with them")
+        voice.interrupted()
+        return
+    volume = result.volume if tv else np.ascontiguousarray(host_copy(result.x).T).reshape(-1, *task.shape)
     if world.spread:
         parts = world.gathered(replace(result, x=None, lam_at_end=ends))
         if not world.first:
@@ -219,16 +254,20 @@ def command(
         used = None if result.lam is None else float(np.ravel(result.lam)[0])
         about = {"lam": used, "center": task.center, "pixel_size": pixel_size, "first_slice": task.first}
         volume, path = write_volume(output, kind, count, world, volume, about)
+        if tv:
+            variation.forget(output)
     written = [path.name]
     if plots:
         from stepwell.apps.tomography.plots import convergence, montage
 
+        measure = "proven relative gap" if tv else "relative residual of the normal equations"
         title = f"{task.name}, λ = {result.lam[0]:.3g}, {result.method}" if result.lam is not None else task.name
         with writing_trouble():
             montage(volume, output / "montage.png", first=task.first, title=title)
-            convergence(result.history, tol, output / "convergence.png", first=task.first, title=title)
+            where = output / "convergence.png"
+            convergence(result.history, tol, where, first=task.first, title=title, measure=measure)
         written += ["montage.png", "convergence.png"]
-    voice.say(summary(result))
+    voice.say(result.summary() if tv else summary(result))
     quality: list[float] = []
     if whole_truth is not None:
         quality = [
@@ -236,7 +275,7 @@ def command(
         ]
         if quality:
             voice.say(f"signal to noise against the truth: {min(quality):.2f} to {max(quality):.2f} dB")
-    told = record(result, quality) | {"center": task.center, "notes": task.notes}
+    told = (result.record(quality) if tv else record(result, quality)) | {"center": task.center, "notes": task.notes}
     with writing_trouble():
         if result.success and not interrupted:
             write_text(
@@ -252,16 +291,32 @@ def command(
         raise click.ClickException(result.message)
 
 
-def _check(output: Path, lam: str | None, relative: float, tol: float, size: int, angles: int, noise: float) -> None:
+def _check_variation(tv: bool, across: float | None, restart: bool, smooth: bool, method: str, spread: bool) -> None:
+    """Refuse options that do not go together with --tv, or without it."""
+    for given, name in ((across is not None, "--across"), (restart, "--restart")):
+        if given and not tv:
+            raise click.BadParameter("belongs to --tv", param_hint=name)
+    if tv and smooth:
+        raise click.BadParameter("is a penalty of its own; allowed: one of --tv and --smooth", param_hint="--smooth")
+    if tv and method != "auto":
+        raise click.BadParameter(f"{method!r} knows no total variation; allowed: auto", param_hint="--method")
+    if tv and spread:
+        raise click.BadParameter("is for one process; allowed: no mpiexec", param_hint="--tv")
+
+
+def _check(
+    output: Path, lam: str | None, rules: Sequence[str], relative: float, tol: float, size: int, angles: int,
+    noise: float,
+) -> None:  # fmt: skip
     """Refuse, before any work, what could not be done after it."""
     check_folder(output, "-o")
     with usage_errors():
-        if lam is not None and lam not in RULES:
+        if lam is not None and lam not in rules:
             try:
                 number = float(lam)
             except ValueError:
                 number = math.nan
-            allowed = f"a number or one of {', '.join(RULES)}{meant(lam, RULES)}"
+            allowed = f"a number or one of {', '.join(rules)}{meant(lam, rules)}"
             require(not math.isnan(number), "--lam", lam, allowed)
             read_real("--lam", number, at_least=0)
         read_real("--relative-lam", relative, at_least=0)

@@ -56,6 +56,7 @@ def convergence(
     *,
     first: int = 0,
     title: str = "",
+    measure: str = "relative residual of the normal equations",
 ) -> None:
     """Write a picture of the relative residual of every column against the iteration.
 
@@ -70,6 +71,8 @@ def convergence(
     first : int, default 0
         Number of the first column, for the colour scale.
     title : str, optional
+    measure : str, optional
+        What the histories hold, where it is something else: the label of the axis.
     """
     pyplot = load_pyplot()
     figure, axis = pyplot.subplots(figsize=(7.0, 4.2), layout="constrained")
@@ -95,7 +98,7 @@ def convergence(
         color="crimson",
     )
     axis.set_xlabel("iteration")
-    axis.set_ylabel("relative residual of the normal equations")
+    axis.set_ylabel(measure)
     axis.set_xlim(left=0)
     axis.grid(alpha=0.25, lw=0.6)
     axis.spines[["top", "right"]].set_visible(False)

@@ -32,7 +32,7 @@ from stepwell.cli.inputs import (
     usage_errors,
     writing_trouble,
 )
-from stepwell.cli.output import Voice
+from stepwell.cli.output import Output
 from stepwell.common.array_files import read_numbers
 
 
@@ -108,7 +108,7 @@ def command(
     device: str,
     threads: int | None,
     memory: int,
-    voice: Voice,
+    voice: Output,
     **options: Any,
 ) -> None:
     """Unmix a hyperspectral image: how much of each material is in every pixel.

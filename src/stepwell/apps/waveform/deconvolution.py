@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.api.nnls import nnls
+from stepwell.api.lsq import nnls
 from stepwell.arrays import Array, host_copy, is_container
 from stepwell.arrays.checks import read_array
 from stepwell.arrays.over_systems import over_systems
@@ -292,7 +292,7 @@ def deconvolve(
         found = over_systems(
             functools.partial(_deconvolved, origin=shots.origin, lam=lam),
             {"waveforms": (shots.waveforms, "s"), "pulses": (shots.pulses, "p"), "background": (shots.background, "")},
-            dict.fromkeys(("x", "dual", "active", "amplitudes", "fit"), "s"),
+            dict.fromkeys(("x", "dual", "state", "amplitudes", "fit"), "s"),
             dim=dim,
             names={"p": "pulse"},
         )

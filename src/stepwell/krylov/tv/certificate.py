@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from stepwell.arrays import Array, as_float, copy_to_device_of, double_precision, namespace_of, to_host
-from stepwell.krylov.tv.differences import differences, divergence, sizes
+from stepwell.krylov.tv.differences import along, differences, divergence, sizes
 from stepwell.krylov.tv.metric import Base
-from stepwell.krylov.tv.task import Grid, Task, along, column_sums, image_sums, take_images
-from stepwell.krylov.tv.transforms import Cosines
+from stepwell.krylov.tv.task import Grid, Task, column_sums, image_sums, take_images
+from stepwell.krylov.tv.transforms import Cosines, poisson_inverse
 
 
 @dataclass
@@ -39,12 +39,11 @@ class Certifier:
         """Return the certifier of a task."""
         wide = as_float(task.B[:0, :0], "float64")
         with double_precision(task.B):
-            inverse = np.where(task.spectrum > 0, 1 / np.where(task.spectrum > 0, task.spectrum, 1), 0.0)
             ones_image = Grid(task.grid.shape, 1, task.grid.weights).images(as_float(base.ones_image, "float64"))
             return cls(
                 task.grid,
                 Cosines(task.grid.dims, wide),
-                copy_to_device_of(inverse, wide),
+                poisson_inverse(task.grid.eigenvalues(wide)),
                 as_float(base.ones_data, "float64"),
                 ones_image[None] if task.grid.across else ones_image,
                 base.ones_square * (task.grid.count if task.grid.across else 1),

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.arrays import Array, namespace_of
+from stepwell.arrays import Array, copy_to_device_of, namespace_of
 
 
 def differences(images: Array, weights: tuple[float, ...]) -> Array:
@@ -76,3 +76,10 @@ def _cuts(axis: int) -> tuple[tuple[Any, ...], ...]:
     """Index all but the last, all but the first, and the last entry along an axis counted from the end."""
     rest = (slice(None),) * (-axis - 1)
     return (..., slice(None, -1), *rest), (..., slice(1, None), *rest), (..., slice(-1, None), *rest)
+
+
+def along(values: Any, block: Array, axis: int = 0) -> Array:
+    """Return one number per problem as an array that multiplies a block of images along its batch axis."""
+    shape = [1] * block.ndim
+    shape[axis] = -1
+    return copy_to_device_of(np.asarray(values, dtype=np.float64).reshape(shape), block)

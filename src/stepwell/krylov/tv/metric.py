@@ -165,6 +165,7 @@ def build_model(
     basis, inside = _conjugate(
         to_host(matrix_product(weighted, xp.matrix_transpose(steps))),
         to_host(matrix_product(steps, xp.matrix_transpose(images))),
+        max(DEPENDENT, ROUNDING * float(xp.finfo(like.dtype).eps)),
     )
     there = [copy_to_device_of(part, like) for part in (inside, basis)]
     rows = xp.concat([matrix_product(there[0], images), matrix_product(there[1], weighted)], axis=1)
@@ -176,24 +177,23 @@ def build_model(
     return Model(diagonal, inverse, rows, signs_there, solved, small_there)
 
 
-def _conjugate(metric: np.ndarray, curvature: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _conjugate(metric: np.ndarray, curvature: np.ndarray, dependent: float) -> tuple[np.ndarray, np.ndarray]:
     """Return T and W with T M Tᵀ = I and W K Wᵀ = I on the directions kept, zero rows for those left out.
 
-    M = Dᵀ cs·S D and K = DᵀY of every problem; T D spans what W D does.
+    M = Dᵀ cs·S D and K = DᵀY of every problem; T D spans what W D does. Left out is what is smaller than `dependent`
+    beside the largest.
     """
-    count = metric.shape[-1]
-    basis, inside = np.zeros_like(metric), np.zeros_like(metric)
-    for i in range(metric.shape[0]):
-        if not (np.isfinite(metric[i]).all() and np.isfinite(curvature[i]).all()):
-            continue
-        values, vectors = np.linalg.eigh((metric[i] + metric[i].T) / 2)
-        keep = values > DEPENDENT * max(values[-1], 0.0)
-        first = (vectors[:, keep] / np.sqrt(values[keep])).T
-        seen = first @ curvature[i] @ first.T
-        values, vectors = np.linalg.eigh((seen + seen.T) / 2)
-        keep = values > DEPENDENT
-        kept = int(keep.sum())
-        basis[i, :kept] = vectors[:, keep].T @ first
-        inside[i, :kept] = basis[i, :kept] / np.sqrt(values[keep])[:, None]
-    assert basis.shape[-1] == count
-    return basis, inside
+    metric, curvature = metric.astype(np.float64), curvature.astype(np.float64)
+    sound = np.isfinite(metric).all(axis=(1, 2)) & np.isfinite(curvature).all(axis=(1, 2))
+    M, K = (np.where(sound[:, None, None], (part + _turned(part)) / 2, 0.0) for part in (metric, curvature))
+    values, vectors = np.linalg.eigh(M)
+    keep = values > dependent * np.maximum(values[:, -1:], 0.0)
+    first = _turned(vectors * np.where(keep, 1 / np.sqrt(np.where(keep, values, 1.0)), 0.0)[:, None, :])
+    values, vectors = np.linalg.eigh(first @ K @ _turned(first))
+    keep = values > dependent
+    basis = np.where(keep[:, :, None], _turned(vectors) @ first, 0.0)
+    return basis, basis / np.sqrt(np.where(keep, values, 1.0))[:, :, None]
+
+
+def _turned(matrices: np.ndarray) -> np.ndarray:
+    return np.swapaxes(matrices, -1, -2)

@@ -17,14 +17,15 @@ from collections.abc import Callable
 
 import numpy as np
 
-from stepwell.arrays import Array, copy_to_device_of, namespace_of, shapes_are_compiled, take_columns, to_host
+from stepwell.arrays import Array, copy_to_device_of, namespace_of, shapes_are_compiled, take_columns
 from stepwell.krylov.tv.certificate import Certifier
-from stepwell.krylov.tv.differences import divergence
+from stepwell.krylov.tv.differences import along, divergence
 from stepwell.krylov.tv.metric import ROUNDING, Base, Model, build_model, fit_base
 from stepwell.krylov.tv.results import TVStatus
-from stepwell.krylov.tv.state import Books, Marks, State, joined, pushed, put_rows
-from stepwell.krylov.tv.sweeps import Splitting, run_sweeps, take_some
-from stepwell.krylov.tv.task import Task, along, column_sums, image_sums
+from stepwell.krylov.tv.state import Books, Marks, State, joined, pushed
+from stepwell.krylov.tv.sweeps import Splitting, put_rows, run_sweeps
+from stepwell.krylov.tv.task import Task, column_sums, image_sums
+from stepwell.krylov.tv.transforms import poisson_inverse
 
 #: ρ of the inner loop over the geometric mean of S.
 RHO = 6.5
@@ -61,15 +62,14 @@ class Solver:
         self.calls = self.base.products / 2  # both vectors of the set-up go through A together
         self.shared = self.base.products
         self.shift = self._shift()
-        inverse = np.where(task.spectrum > 0, 1 / np.where(task.spectrum > 0, task.spectrum, 1), 0.0)
-        self.poisson = copy_to_device_of(inverse[None], task.B)
+        self.poisson = poisson_inverse(task.grid.eigenvalues(task.B))[None]
         self.state = self._first_state(x0, dual)
         self.carried = np.zeros(count, dtype=bool)
 
     def _shift(self) -> Array:
         """ρ∇ᵀ∇ + μ in the cosine basis, of one problem."""
         mu = self.rho if self.task.bounded else 0.0
-        return copy_to_device_of((self.rho * self.task.spectrum + mu)[None], self.task.B)
+        return (self.rho * self.task.grid.eigenvalues(self.task.B) + mu)[None]
 
     def _first_state(self, x0: Array | None, dual: Array | None) -> State:
         task, grid = self.task, self.task.grid
@@ -142,7 +142,7 @@ class Solver:
     def _measure_start(self, rows: np.ndarray, state: State) -> None:
         """Find f at the start of a run; A is applied where the start is not zero and not known."""
         books, task = self.books, self.task.take(rows)
-        if state.gradient is None and bool(np.any(to_host(state.x))):
+        if state.gradient is None and bool(namespace_of(state.x).any(state.x != 0)):
             self._apply(rows, state, task)
         books.f[rows] = task.objective(state.x, state.data - task.B)
         books.lower[rows] = 0.0
@@ -295,29 +295,10 @@ class Solver:
         marks.look(rows, books, self.history)
 
     def _swept(self, rows: np.ndarray, task: Task, model: Model, linear: Array, state: State) -> Array:
-        """Run the sweeps of all problems, and more where a problem asks for more."""
-        books = self.books
-        counts = books.sweeps[rows]
-        done = int(counts.min())
-        trial, state.splitting = run_sweeps(task, model, linear, state.splitting, self.rho, done)
-        books.swept[rows] += counts
-        while (counts > done).any():
-            more = np.flatnonzero(counts > done)
-            upto = int(counts[more].min())
-            part = state.splitting.take(more)
-            some, part = run_sweeps(
-                task.take(more) if more.size < rows.size else task,
-                model.take(more), take_some(linear, more), part, self.rho, upto - done,
-            )  # fmt: skip
-            trial = put_rows(trial, more, some, 0)
-            whole = state.splitting
-            state.splitting = Splitting(
-                put_rows(whole.z, more, part.z, 1),
-                put_rows(whole.u, more, part.u, 1),
-                None if whole.s is None else put_rows(whole.s, more, part.s, 0),
-                None if whole.v is None else put_rows(whole.v, more, part.v, 0),
-            )
-            done = upto
+        """Run the sweeps of all problems, each as many as it asks for."""
+        counts = self.books.sweeps[rows]
+        trial, state.splitting = run_sweeps(task, model, linear, state.splitting, self.rho, counts)
+        self.books.swept[rows] += counts
         return trial
 
     def _inexactness(self, task: Task, state: State, pull: Array, gradient: Array) -> np.ndarray:

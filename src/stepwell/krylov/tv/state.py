@@ -110,14 +110,6 @@ def pushed(kept: Array | None, new: Array, moved: Array) -> Array:
     return xp.where(moved, with_new, kept)
 
 
-def put_rows(block: Array, rows: np.ndarray, values: Array, axis: int) -> Array:
-    """Return a block with some of its problems replaced."""
-    xp = namespace_of(block)
-    order = np.arange(block.shape[axis])
-    order[rows] = block.shape[axis] + np.arange(rows.size)
-    return xp.take(xp.concat([block, values], axis=axis), copy_to_device_of(order, block), axis=axis)
-
-
 def joined(states: list[State], order: np.ndarray) -> State:
     """Join states along their problems, and put these in order."""
     xp = namespace_of(states[0].x)

@@ -2,7 +2,8 @@
 
     x = (H + ρ∇ᵀ∇ + μ)⁻¹ (linear + ρ∇ᵀ(z − u) + μ(s − v)),   z = shrink(∇x + u),   s = clip(x + v)
 
-with over-relaxation. This is the one module in which the time goes: fused kernels for hosts and GPUs belong here.
+with over-relaxation. Most of the time goes here: kernels of the host and of GPUs run the same iteration (kernels.py),
+array operations are for everything that these do not have, and the oracle of their tests.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from stepwell.arrays import Array, copy_to_device_of, namespace_of
-from stepwell.krylov.tv.differences import differences, divergence, sizes
+from stepwell.krylov.tv.differences import along, differences, divergence
 from stepwell.krylov.tv.metric import Model
-from stepwell.krylov.tv.task import Task, along
+from stepwell.krylov.tv.shrinking import Sweep, shrinkage
+from stepwell.krylov.tv.task import Task
 
 #: Over-relaxation of ADMM (Eckstein and Bertsekas 1992).
 OVER = 1.7
@@ -35,6 +37,15 @@ class Splitting:
             _taken(self.z, rows, 1), _taken(self.u, rows, 1), take_some(self.s, rows), take_some(self.v, rows)
         )
 
+    def put(self, rows: np.ndarray, part: Splitting) -> Splitting:
+        """Return the states with those of some problems replaced."""
+        return Splitting(
+            put_rows(self.z, rows, part.z, 1),
+            put_rows(self.u, rows, part.u, 1),
+            None if self.s is None else put_rows(self.s, rows, part.s, 0),
+            None if self.v is None else put_rows(self.v, rows, part.v, 0),
+        )
+
     def times(self, factors: np.ndarray) -> Splitting:
         """Return the state with its multipliers times a factor per problem: for another λ."""
         return replace(self, u=self.u * along(factors, self.u, 1))
@@ -45,20 +56,71 @@ def take_some(block: Array | None, rows: np.ndarray) -> Array | None:
     return None if block is None else _taken(block, rows, 0)
 
 
+def put_rows(block: Array, rows: np.ndarray, values: Array, axis: int) -> Array:
+    """Return a block with some of its problems replaced."""
+    xp = namespace_of(block)
+    order = np.arange(block.shape[axis])
+    order[rows] = block.shape[axis] + np.arange(rows.size)
+    return xp.take(xp.concat([block, values], axis=axis), copy_to_device_of(order, block), axis=axis)
+
+
 def _taken(block: Array, rows: np.ndarray, axis: int) -> Array:
     return namespace_of(block).take(block, copy_to_device_of(rows, block), axis=axis)
 
 
 def run_sweeps(
+    task: Task, model: Model, linear: Array, start: Splitting, rho: float, counts: np.ndarray
+) -> tuple[Array, Splitting]:
+    """Run so many sweeps of every problem; return x, within the bounds exactly, and the state.
+
+    By kernels where there are some, else by array operations.
+    """
+    kernels = task.cosines.kernels
+    if kernels is None:
+        return _with_more_for_some(task, model, linear, start, rho, counts)
+    threshold, least = _thresholds(task, rho, linear)
+    sweep = Sweep(
+        task.grid.weights, rho, OVER, task.anisotropic, threshold, least, counts.astype(np.int64), linear,
+        model.inverse, model.solved, model.small, start.z, start.u, start.s, start.v, task.lower, task.upper,
+    )  # fmt: skip
+    x, z, u, s, v = kernels.run_sweeps(sweep)
+    return x, Splitting(z, u, s, v)
+
+
+def _with_more_for_some(
+    task: Task, model: Model, linear: Array, start: Splitting, rho: float, counts: np.ndarray
+) -> tuple[Array, Splitting]:
+    """Run the sweeps of all problems, and more where a problem asks for more."""
+    done = int(counts.min())
+    trial, whole = run_array_sweeps(task, model, linear, start, rho, done)
+    while (counts > done).any():
+        more = np.flatnonzero(counts > done)
+        upto = int(counts[more].min())
+        some, part = run_array_sweeps(
+            task.take(more), model.take(more), take_some(linear, more), whole.take(more), rho, upto - done
+        )
+        trial, whole = put_rows(trial, more, some, 0), whole.put(more, part)
+        done = upto
+    return trial, whole
+
+
+def _thresholds(task: Task, rho: float, like: Array) -> tuple[np.ndarray, np.ndarray]:
+    """λ/ρ of every problem, and the least factor of shrinking."""
+    smallest = float(namespace_of(like).finfo(like.dtype).smallest_normal)  # so that λ = 0 divides nothing by zero
+    threshold = np.maximum(np.asarray(task.lam, dtype=np.float64) / rho, smallest)
+    return threshold, task.eps / (task.eps + threshold) if task.eps else np.zeros_like(threshold)
+
+
+def run_array_sweeps(
     task: Task, model: Model, linear: Array, start: Splitting, rho: float, count: int
 ) -> tuple[Array, Splitting]:
-    """Run so many sweeps; return x, within the bounds exactly, and the state."""
+    """Run so many sweeps by array operations, in any library."""
     xp = namespace_of(linear)
     weights, cosines = task.grid.weights, task.cosines
     z, u, s, v = start.z, start.u, start.s, start.v
-    smallest = float(xp.finfo(linear.dtype).smallest_normal)  # so that λ = 0 divides nothing by zero
-    threshold = along(np.maximum(task.lam / rho, smallest), u, 1)
-    least = task.eps / (task.eps + threshold) if task.eps else 0.0
+    thresholds, leasts = _thresholds(task, rho, linear)
+    threshold = along(thresholds, u, 1)
+    least = along(leasts, u, 1) if task.eps else 0.0
     x = linear
     for _ in range(count):
         pull = divergence(z - u, weights)
@@ -66,7 +128,7 @@ def run_sweeps(
             pull = pull + (s - v)
         x = cosines.inverse(model.solve(cosines.forward(rho * pull) + linear))
         w = _relaxed(differences(x, weights), u, z)
-        z = w * _shrinkage(w, threshold, least, task.anisotropic)
+        z = w * shrinkage(w, threshold, least, task.anisotropic)
         u = w - z
         if s is not None:
             h = _relaxed(x, v, s)
@@ -84,10 +146,3 @@ def _relaxed(new: Array, dual: Array, old: Array) -> Array:
         new -= (OVER - 1) * old
         return new
     return OVER * new + dual - (OVER - 1) * old
-
-
-def _shrinkage(w: Array, threshold: Array, least: Array | float, anisotropic: bool) -> Array:
-    """Return the factor by which shrinking multiplies w: 1 − τ/|w|, at least 0 (Huber: ε/(ε + τ)); τ is above 0."""
-    xp = namespace_of(w)
-    factor = 1 - threshold / xp.maximum(sizes(w, anisotropic), threshold)
-    return factor if isinstance(least, float) else xp.maximum(factor, least)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from stepwell.arrays import Array, copy_to_device_of, double_precision, namespace_of, take_columns, to_host
 from stepwell.krylov.tv.differences import differences, sizes
-from stepwell.krylov.tv.transforms import Cosines, laplacian_eigenvalues
+from stepwell.krylov.tv.transforms import Cosines, eigenvalues_like
 from stepwell.operators import Operator
 
 
@@ -56,9 +55,9 @@ class Grid:
         """Return images as a block of columns."""
         return namespace_of(images).reshape(images, (-1, self.pixels)).T
 
-    def eigenvalues(self) -> np.ndarray:
-        """Eigenvalues of ∇ᵀ∇ in the order of the cosine coefficients of one problem."""
-        return laplacian_eigenvalues(self.dims, self.weights)
+    def eigenvalues(self, like: Array) -> Array:
+        """Eigenvalues of ∇ᵀ∇ in the order of the cosine coefficients of one problem, in the kind of an array."""
+        return eigenvalues_like(self.dims, self.weights, like)
 
     def of_problems(self, of_columns: np.ndarray) -> np.ndarray:
         """Return sums over data, one per column, as one per problem."""
@@ -87,11 +86,9 @@ class Task:
     eps: float = 0.0
     identity: bool = False
     cosines: Cosines = field(init=False)
-    spectrum: np.ndarray = field(init=False)
 
     def __post_init__(self) -> None:
         self.cosines = Cosines(self.grid.dims, self.B)
-        self.spectrum = self.grid.eigenvalues()
 
     @property
     def bounded(self) -> bool:
@@ -163,10 +160,3 @@ def image_sums(images: Array, leading: int = 0) -> np.ndarray:
     axes = tuple(axis for axis in range(images.ndim) if axis != leading)
     with double_precision(images):
         return to_host(xp.sum(images, axis=axes, dtype=xp.float64))
-
-
-def along(values: Any, block: Array, axis: int = 0) -> Array:
-    """Return one number per problem as an array that multiplies a block of images along its batch axis."""
-    shape = [1] * block.ndim
-    shape[axis] = -1
-    return copy_to_device_of(np.asarray(values, dtype=np.float64).reshape(shape), block)

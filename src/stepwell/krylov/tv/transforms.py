@@ -1,7 +1,8 @@
 """Cosine transforms (DCT-II, orthonormal) over the trailing axes of a block of images, in any array library.
 
-Sides of up to `MATRIX_SIDE` pixels are transformed by products with the cosine matrix, which every library has, and
-which give a slice alone the bits that it has in a batch. Longer ones go through the FFT (Makhoul 1980).
+Kernels transform where there are some (kernels.py). Elsewhere sides of up to `MATRIX_SIDE` pixels are transformed by
+products with the cosine matrix, which every library has, and which give a slice alone the bits that it has in a batch.
+Longer ones go through the FFT (Makhoul 1980).
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from stepwell.arrays import Array, copy_to_device_of, matrix_product, namespace_of
+from stepwell.krylov.tv.kernels import kernels_for
 
 #: Longest side that is transformed by a product with a matrix.
 MATRIX_SIDE = 256
@@ -28,12 +30,17 @@ class Cosines:
 
     def __init__(self, dims: tuple[int, ...], template: Array) -> None:
         self.dims = dims
+        self.kernels = kernels_for(dims, template)
         self._sides: dict[int, _Matrix | _Fast] = {}
+        if self.kernels is not None:
+            return
         for side in set(dims) - {1}:
             self._sides[side] = _Matrix(side, template) if side <= MATRIX_SIDE else _Fast(side, template)
 
     def forward(self, block: Array) -> Array:
         """Return the cosine coefficients of every image."""
+        if self.kernels is not None:
+            return self.kernels.transform(block, False)
         for axis, side in enumerate(self.dims, -len(self.dims)):
             if side > 1:
                 block = self._sides[side].along(block, axis, False)
@@ -41,6 +48,8 @@ class Cosines:
 
     def inverse(self, block: Array) -> Array:
         """Return the images that have these coefficients."""
+        if self.kernels is not None:
+            return self.kernels.transform(block, True)
         for axis, side in enumerate(self.dims, -len(self.dims)):
             if side > 1:
                 block = self._sides[side].along(block, axis, True)
@@ -100,6 +109,23 @@ class _Fast:
         spectrum = real + 1j * imaginary
         found = xp.real(xp.fft.ifft(spectrum))
         return xp.astype(xp.take(found, self.back, axis=-1), block.dtype, copy=False)
+
+
+def eigenvalues_like(dims: tuple[int, ...], weights: tuple[float, ...], like: Array) -> Array:
+    """The same as `laplacian_eigenvalues` in the library, device and dtype of an array, where they are added up."""
+    total = None
+    for axis, (side, weight) in enumerate(zip(dims, weights)):
+        values = weight**2 * (2 - 2 * np.cos(np.pi * np.arange(side) / side))
+        part = copy_to_device_of(values.reshape([-1 if k == axis else 1 for k in range(len(dims))]), like)
+        total = part if total is None else total + part
+    return total
+
+
+def poisson_inverse(eigenvalues: Array) -> Array:
+    """1/e, and 0 for the constant, which ∇ᵀ∇ takes to zero."""
+    xp = namespace_of(eigenvalues)
+    positive = eigenvalues > 0
+    return xp.where(positive, 1 / xp.where(positive, eigenvalues, 1), xp.zeros_like(eigenvalues))
 
 
 def laplacian_eigenvalues(dims: tuple[int, ...], weights: tuple[float, ...]) -> np.ndarray:

@@ -8,7 +8,7 @@ import numpy as np
 from scipy import optimize
 from scipy.linalg import toeplitz
 
-from stepwell.api.nnls import nnls
+from stepwell.api.lsq import nnls
 from stepwell.apps.waveform import Shots, convolve, find_returns, synthetic_shots
 from stepwell.lab.html import Block, Figure, Gallery, Series, Text, chart
 from stepwell.lab.tour.chapter import PATIENCE, Account, Chapter, Clock, Comparison, Stage, duration

@@ -1,0 +1,345 @@
+"""Arguments of ``curve_fit`` and ``least_squares``, read and checked into a `FitProblem`."""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import Any
+
+import numpy as np
+
+from stepwell.arrays import (
+    Array,
+    holds_double,
+    host_copy,
+    is_array,
+    kind_of,
+    namespace_of,
+    on_device_of,
+)
+from stepwell.arrays.bounds import split_bounds
+from stepwell.arrays.checks import read_array, require_real
+from stepwell.common.checks import (
+    read_choice,
+    read_real,
+    read_whole,
+    require,
+    require_function,
+    require_kind,
+    require_shape,
+    warn_caller,
+)
+from stepwell.common.threads import read_threads
+from stepwell.fit.functions import Curve, parameter_names
+from stepwell.fit.problem import LOSSES, MAX_PARAMETERS, FitProblem
+
+METHODS = "None or 'lm': one method, which takes bounds"
+
+
+def template_of(f: Any, *arrays: Any) -> Array:
+    """Return an array of the library that evaluates a model: that of the first of the arrays that is not NumPy's."""
+    for array in arrays:
+        if is_array(array) and kind_of(array) not in (None, "numpy"):
+            return array
+    jax = sys.modules.get("jax")
+    if jax is not None and isinstance(f, jax.stages.Wrapped):
+        return jax.numpy.zeros(())
+    return _PLAIN
+
+
+_PLAIN = np.zeros(())
+
+
+def in_precision(template: Array, single: bool) -> Array:
+    """Return a number of a template's library and device, in the type that parameters have."""
+    if template is _PLAIN:
+        return template
+    xp = namespace_of(template)
+    return xp.zeros((), dtype=xp.float32 if single else xp.float64, **on_device_of(template))
+
+
+def on_host(argument: str, value: Any) -> np.ndarray:
+    """Return real numbers of any library as a host array of float32 or float64."""
+    if type(value) is np.ndarray and value.dtype == np.float64:
+        return value
+    if isinstance(value, list | tuple | float | int):  # (the long way takes longer than a short fit)
+        try:
+            plain = np.array(value)
+        except ValueError:  # ragged: the long way says so
+            plain = np.empty(0, object)
+        if plain.dtype.kind in "fiu":
+            return plain.astype(np.float64, copy=False)
+    array = read_array(argument, value)
+    require_real(argument, array)
+    found = host_copy(array)
+    return found if found.dtype in (np.float32, np.float64) else found.astype(np.float64)
+
+
+def axes_of(value: Any) -> int:
+    """Return how many axes an array has, of whatever library, or a list."""
+    return int(value.ndim) if hasattr(value, "ndim") else np.ndim(value)
+
+
+def read_options(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the options that both calls have, checked."""
+    method = given.pop("method")
+    require(method in (None, "lm"), "method", method, METHODS)
+    scale = given.pop("x_scale")
+    if not (scale is None or (isinstance(scale, str) and scale == "jac") or (np.ndim(scale) == 0 and scale == 1)):
+        warn_caller("x_scale is not used: parameters are scaled by the derivatives, as with x_scale='jac'")
+    uncertainty = given.pop("uncertainty")
+    if uncertainty is not None:
+        read_choice("uncertainty", uncertainty, ("covariance", "stderr"))
+    nfev = given.pop("max_nfev")
+    for name in ("progress", "callback"):
+        require_function(name, given[name])
+    found: dict[str, Any] = {name: given[name] for name in ("progress", "callback")}
+    for name in ("ftol", "gtol"):
+        value = given[name]
+        found[name] = None if value is None else read_real(name, value, at_least=0)
+    return found | dict(
+        loss=read_choice("loss", given["loss"], LOSSES) if isinstance(given["loss"], str) else _no_loss(given["loss"]),
+        scale=read_real("f_scale", given["f_scale"], above=0),
+        xtol=0.0 if given["xtol"] is None else read_real("xtol", given["xtol"], at_least=0),
+        maxiter=None if given["maxiter"] is None else read_whole("maxiter", given["maxiter"], 0, as_float=True),
+        max_nfev=None if nfev is None else read_whole("max_nfev", nfev, 1, 2**31 - 1, as_float=True),
+        threads=read_threads(given["threads"]),
+        uncertainty=uncertainty,
+    )
+
+
+def _no_loss(loss: Any) -> str:
+    require_kind(False, "loss", loss, ", ".join(map(repr, LOSSES)) + "; a callable loss is not taken")
+    return ""
+
+
+def read_rows(argument: str, value: Any, lead: tuple[int, ...], width: int, dtype: Any = np.float64) -> np.ndarray:
+    """Return a number, (width,) or (..., width) as (1 or problems, width)."""
+    found = on_host(argument, value)
+    if found.ndim <= 1:
+        if found.ndim == 0 or found.shape == (1,):
+            return np.full((1, width), found.reshape(()), dtype)
+        if found.shape != (width,):
+            require_shape(False, argument, found, f"(), ({width},) or {(*lead, width)}")
+        return np.ascontiguousarray(found.reshape(1, width), dtype)
+    try:
+        wide = np.broadcast_to(found, (*lead, width))
+    except ValueError:
+        require_shape(False, argument, found, f"({width},) or {(*lead, width)}")
+    return np.ascontiguousarray(wide.reshape(-1, width), dtype)
+
+
+def read_bounds(bounds: Any, lead: tuple[int, ...], n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return bounds as two arrays (1 or problems, n)."""
+    split = split_bounds(bounds, "ends")
+    low, high = (-math.inf, math.inf) if split is None else split
+    lows, highs = (read_rows("bounds", side, lead, n) for side in (low, high))
+    if (lows <= highs).all() and len(lows) == len(highs):
+        return lows, highs
+    require(not (np.isnan(lows).any() or np.isnan(highs).any()), "bounds", bounds, "numbers other than NaN")
+    if len(lows) != len(highs):
+        shape = (math.prod(lead), n)
+        lows, highs = (np.ascontiguousarray(np.broadcast_to(side, shape)) for side in (lows, highs))
+    if len(lows) == 1 and (lows > highs).any():
+        j = int(np.argmax(lows[0] > highs[0]))
+        raise ValueError(f"bounds of parameter {j} are {lows[0, j]} and {highs[0, j]}; allowed: lower <= upper")
+    return lows, highs
+
+
+def feasible_start(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Return SciPy's start where none is given: 1, or inside the bounds."""
+    below, above = np.isfinite(low), np.isfinite(high)
+    with np.errstate(invalid="ignore"):
+        start = np.where(below & above, 0.5 * (low + high), np.where(below, low + 1, np.where(above, high - 1, 1.0)))
+    return np.asarray(start)
+
+
+def read_start(p0: Any, low: np.ndarray, high: np.ndarray, lead: tuple[int, ...], n: int, name: str) -> np.ndarray:
+    """Return starts (problems, n) inside the bounds; those outside are moved there, with a warning."""
+    problems = math.prod(lead)
+    start = feasible_start(low, high) if p0 is None else read_rows(name, p0, lead, n)
+    inside = np.minimum(np.maximum(start, low), high)
+    if p0 is not None and (inside != start).any():
+        require(not np.isnan(start).any(), name, p0, "numbers other than NaN")
+        if not (low > high).any():
+            warn_caller(f"{name} is outside the bounds; the fit starts at the nearest point inside")
+    if inside.shape == (problems, n):
+        return np.ascontiguousarray(inside)
+    return np.array(np.broadcast_to(inside, (problems, n)), order="C")
+
+
+def hold_fixed(
+    fixed: Any, x0: np.ndarray, low: np.ndarray, high: np.ndarray, lead: tuple[int, ...], names: tuple[str, ...] | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return bounds that are equal where parameters are fixed: a boolean array, or names or places of parameters."""
+    if fixed is None:
+        return low, high
+    n = x0.shape[1]
+    if not (is_array(fixed) and str(fixed.dtype).endswith("bool")) and not _are_switches(fixed, n):
+        chosen = np.zeros(n, bool)
+        chosen[read_places("fixed", fixed, n, names)] = True
+        fixed = chosen
+    held = read_rows("fixed", np.asarray(host_copy(fixed) if is_array(fixed) else fixed, float), lead, n) != 0
+    shape = np.broadcast_shapes(held.shape, low.shape)
+    if (x0 != x0[:1]).any():
+        shape = x0.shape
+    own = np.broadcast_to(x0 if shape[0] > 1 or len(x0) == 1 else x0[:1], shape)
+    return tuple(np.ascontiguousarray(np.where(held, own, side)) for side in (low, high))  # type: ignore[return-value]
+
+
+def _are_switches(fixed: Any, n: int) -> bool:
+    return (
+        isinstance(fixed, list | tuple) and len(fixed) == n and all(isinstance(one, bool | np.bool_) for one in fixed)
+    )
+
+
+def read_places(argument: str, value: Any, n: int, names: tuple[str, ...] | None) -> list[int]:
+    """Return places of parameters that are given by name or place."""
+    members = [value] if isinstance(value, str | int) else list(value)
+    places = []
+    for member in members:
+        if isinstance(member, str):
+            require(names is not None and member in names, argument, member, f"names among {', '.join(names or ())}")
+            places.append((names or ()).index(member))
+        else:
+            places.append(read_whole(argument, int(member) + n if int(member) < 0 else member, 0, n - 1))
+    return sorted(set(places))
+
+
+def read_weights(
+    sigma: Any, mask: Any, y: np.ndarray, omit: bool, lead: tuple[int, ...], points: int
+) -> np.ndarray | None:
+    """Return weights 1/sigma (1 or problems, m), 0 where a point does not count; None where all are 1."""
+    weights = None
+    if sigma is not None:
+        read = read_rows("sigma", sigma, lead, points)
+        require(bool((read > 0).all()), "sigma", sigma, "positive numbers")
+        weights = 1 / read
+    if mask is not None:
+        counts = read_rows("mask", np.asarray(host_copy(mask) if is_array(mask) else mask, float), lead, points) != 0
+        weights = counts.astype(float) if weights is None else np.where(counts, weights, 0.0)
+    if omit:
+        missing = np.isnan(y)
+        if missing.any():
+            weights = np.where(missing, 0.0, 1.0 if weights is None else weights)
+    return None if weights is None else np.ascontiguousarray(weights)
+
+
+def owns_x(xdata: Any, lead: tuple[int, ...], points: int, own_x: bool | None) -> bool:
+    """Whether x belongs to the problems: where its shape is that of ydata, or where it is said."""
+    if not lead or not hasattr(xdata, "shape"):
+        return bool(own_x) and bool(lead)
+    same = tuple(xdata.shape) == (*lead, points)
+    if own_x is None:
+        ambiguous = same and len(lead) == 1 and lead[0] <= 3
+        if ambiguous:
+            raise ValueError(
+                f"xdata has shape {tuple(xdata.shape)}, as ydata has: {lead[0]} variables of all problems, or an x of "
+                "each problem? Say own_x=False or own_x=True"
+            )
+        return same
+    if own_x:
+        fits = tuple(xdata.shape)[-len(lead) - 1 :] == (*lead, points)
+        require_shape(fits, "xdata", xdata, f"(..., {', '.join(map(str, (*lead, points)))}) with own_x=True")
+    return bool(own_x)
+
+
+def read_curve(
+    f: Any, xdata: Any, ydata: Any, p0: Any, sigma: Any, absolute_sigma: bool, check_finite: bool | None, bounds: Any,
+    nan_policy: str | None, mask: Any, fixed: Any, own_x: bool | None, options: dict[str, Any],
+) -> tuple[FitProblem, Curve]:  # fmt: skip
+    """Turn the arguments of ``curve_fit`` into a problem and its model."""
+    template = template_of(f, ydata, xdata, p0)
+    y = on_host("ydata", ydata)
+    require_shape(y.ndim >= 1 and y.shape[-1] >= 1, "ydata", y, "(m,) or (..., m), at least one point")
+    lead, points = y.shape[:-1], y.shape[-1]
+    lone = not lead
+    if nan_policy is not None:
+        read_choice("nan_policy", nan_policy, ("raise", "omit"))
+    if isinstance(xdata, list | tuple):
+        xdata = np.asarray(xdata)
+    refuses = nan_policy == "raise" or (lone and nan_policy is None and check_finite is not False)
+    if refuses:
+        require(bool(np.isfinite(y).all()), "ydata", "not finite", "finite numbers; nan_policy='omit' leaves NaN out")
+        if isinstance(xdata, np.ndarray) and xdata.dtype.kind == "f":
+            require(bool(np.isfinite(xdata).all()), "xdata", "not finite", "finite numbers")
+    own = owns_x(xdata, lead, points, own_x)
+    single = _is_single(template, y, xdata)
+    names = parameter_names(f)
+    n = _count(f, p0, names)
+    low, high = read_bounds(bounds, lead, n)
+    x0 = read_start(p0, low, high, lead, n, "p0")
+    low, high = hold_fixed(fixed, x0, low, high, lead, names)
+    weights = read_weights(sigma, mask, y, nan_policy == "omit", lead, points)
+    if options["loss"] == "poisson":
+        require(sigma is None, "sigma", sigma, "None with loss='poisson', whose data have their own variance")
+        counted = (
+            y
+            if weights is None
+            else np.where(np.broadcast_to(weights, y.reshape(-1, points).shape).reshape(y.shape) != 0, y, 0)
+        )
+        require(not bool((counted < 0).any()), "ydata", "negative", "counts, 0 or more, with loss='poisson'")
+    if single:
+        x0, low, high = in_single(x0, low, high)
+    if own:
+        xdata = xdata.reshape((*tuple(xdata.shape)[: xdata.ndim - len(lead) - 1], -1, points))
+    problem = FitProblem(
+        x0=x0, low=low, high=high, lead=lead, lone=lone, single=single,
+        template=in_precision(template, single), x=xdata, own_x=own,
+        y=y.reshape(-1, points), weights=weights, points=points, absolute=bool(absolute_sigma),
+        names=names if names is not None and len(names) == n else None, **options,
+    )  # fmt: skip
+    return problem, Curve(f, xdata, own)
+
+
+def _is_single(template: Array, y: np.ndarray, xdata: Any) -> bool:
+    """Whether parameters are float32: data and x are, or JAX has no doubles."""
+    if not holds_double(template):
+        return True
+    if y.dtype != np.float32:
+        return False
+    return getattr(xdata, "dtype", None) is None or "float64" not in str(xdata.dtype)
+
+
+def in_single(x0: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return a start and bounds that are float32 numbers: bounds are rounded inwards."""
+    lows, highs = low.astype(np.float32), high.astype(np.float32)
+    equal = low == high
+    inner = np.where((lows < low) & ~equal, np.nextafter(lows, np.float32(np.inf)), lows)
+    outer = np.where((highs > high) & ~equal, np.nextafter(highs, np.float32(-np.inf)), highs)
+    low, high = (np.ascontiguousarray(side.astype(np.float64)) for side in (inner, outer))
+    start = np.minimum(np.maximum(x0.astype(np.float32).astype(np.float64), low), high)
+    return np.ascontiguousarray(start), low, high
+
+
+def _count(f: Any, p0: Any, names: tuple[str, ...] | None) -> int:
+    if p0 is not None:
+        shape = tuple(p0.shape) if hasattr(p0, "shape") else np.shape(p0)
+        n = int(shape[-1]) if shape else 1
+    else:
+        require(
+            names is not None, "p0", None, "a start, since the signature of f does not tell how many parameters it has"
+        )
+        n = len(names or ())
+    require(1 <= n <= MAX_PARAMETERS, "p0", n, f"1 to {MAX_PARAMETERS} parameters; for more, stepwell.minimize")
+    return n
+
+
+def read_residual(fun: Any, x0: Any, bounds: Any, fixed: Any, options: dict[str, Any]) -> FitProblem:
+    """Turn the arguments of ``least_squares`` into a problem."""
+    template = template_of(fun, x0)
+    start = on_host("x0", x0)
+    start = start[None] if start.ndim == 0 else start
+    lead, n = start.shape[:-1], int(start.shape[-1])
+    require(1 <= n <= MAX_PARAMETERS, "x0", n, f"1 to {MAX_PARAMETERS} parameters; for more, stepwell.minimize")
+    single = start.dtype == np.float32 or not holds_double(template)
+    low, high = read_bounds(bounds, lead, n)
+    found = read_start(start, low, high, lead, n, "x0")
+    require(bool(np.isfinite(found).all()), "x0", "not finite", "finite numbers")
+    low, high = hold_fixed(fixed, found, low, high, lead, None)
+    if single:
+        found, low, high = in_single(found, low, high)
+    return FitProblem(
+        x0=found, low=low, high=high, lead=lead, lone=not lead, single=single,
+        template=in_precision(template, single), **options,
+    )  # fmt: skip

@@ -1,0 +1,146 @@
+"""From what holds at the ends of fits to the result that is returned."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from stepwell.arrays import copy_to_device_of, is_cuda, kind_of
+from stepwell.fit.evaluation import Evaluation
+from stepwell.fit.functions import Curve
+from stepwell.fit.problem import FitProblem
+from stepwell.fit.result import FitResult
+from stepwell.fit.status import FitStatus
+
+
+def result_of(
+    problem: FitProblem,
+    ends: dict[str, Any],
+    evaluation: Evaluation,
+    curve: Curve | None = None,
+    chosen: tuple[np.ndarray, np.ndarray] | None = None,
+) -> FitResult:
+    """Return the result of a batch, or of its one problem."""
+    variances = ends.get("variances")
+    with np.errstate(invalid="ignore"):
+        stderr = None if variances is None else np.sqrt(variances)
+    dof = ends["points"] - ends["free"]
+    x = ends["x"].astype(np.float32) if problem.single else ends["x"]
+    again = _Again(problem, evaluation, ends["x"])
+    picture = None if curve is None else _Picture(problem, evaluation, ends["x"])
+    if problem.lone:
+        status = FitStatus.of(ends["status"][0])
+        if status is FitStatus.NON_FINITE_START:
+            raise ValueError("the model or its derivatives are not finite at the start; allowed: another start")
+        if status is FitStatus.NO_POINTS:
+            raise ValueError("all points are masked or missing; allowed: at least one that counts")
+        pcov = ends.get("pcov")
+        result = FitResult(
+            x=x[0],
+            pcov=None if pcov is None else pcov[0],
+            stderr=None if stderr is None else stderr[0],
+            cost=float(ends["cost"][0]),
+            dof=int(dof[0]),
+            promise=float(ends["promise"][0]),
+            distance=float(ends["distance"][0]),
+            violation=float(ends["violation"][0]),
+            optimality=float(ends["optimality"][0]),
+            active_mask=ends["active_mask"][0],
+            rank=int(ends["rank"][0]),
+            nit=int(ends["nit"][0]),
+            nfev=int(ends["nfev"][0]),
+            njev=int(ends["njev"][0]),
+            status=status,
+            start=None if chosen is None else int(chosen[0][0]),
+            spread=None if chosen is None else int(chosen[1][0]),
+            names=problem.names,
+            _again=again,
+            _picture=picture,
+        )
+        return result if kind_of(problem.template) in (None, "numpy") else in_library(result, problem)
+
+    def shaped(values: np.ndarray | None) -> Any:
+        return None if values is None else values.reshape(problem.lead + values.shape[1:])
+
+    result = FitResult(
+        x=shaped(x),
+        pcov=shaped(ends.get("pcov")),
+        stderr=shaped(stderr),
+        dof=shaped(dof),
+        start=None if chosen is None else shaped(chosen[0]),
+        spread=None if chosen is None else shaped(chosen[1]),
+        names=problem.names,
+        _again=again,
+        _picture=picture,
+        **{
+            name: shaped(ends[name])
+            for name in (
+                "cost", "promise", "distance", "violation", "optimality", "active_mask", "rank", "nit", "nfev", "njev",
+                "status",
+            )
+        },
+    )  # fmt: skip
+    return result if kind_of(problem.template) in (None, "numpy") else in_library(result, problem)
+
+
+def in_library(result: FitResult, problem: FitProblem) -> FitResult:
+    """Return the same with arrays of the caller's library."""
+    for name, value in list(vars(result).items()):
+        if isinstance(value, np.ndarray):
+            if kind_of(problem.template) == "jax" and value.dtype == np.float64 and problem.single:
+                value = value.astype(np.float32)
+            vars(result)[name] = copy_to_device_of(np.ascontiguousarray(value), problem.template)
+    return result
+
+
+class _Again:
+    """Evaluates weighed residuals, or their derivatives, at the end of all fits."""
+
+    def __init__(self, problem: FitProblem, evaluation: Evaluation, x: np.ndarray) -> None:
+        self._problem, self._evaluation, self._x = problem, evaluation, x
+
+    def __call__(self, derivatives: bool) -> Any:
+        problem = self._problem
+        x = self._x.astype(np.float32) if problem.single else self._x
+        rows = np.arange(problem.problems)
+        weights = np.ones((1, 1)) if problem.weights is None else problem.weights
+        with np.errstate(all="ignore"):
+            values = self._evaluation.values(x, rows)
+            if derivatives:
+                found = self._evaluation.jacobian(x, rows, values) * weights[..., None]
+            else:
+                found = (values if problem.y is None else values - problem.y) * weights
+                found = np.where(np.broadcast_to(weights == 0, found.shape), 0.0, found)
+        found = found[0] if problem.lone else found.reshape(problem.lead + found.shape[1:])
+        if kind_of(problem.template) in (None, "numpy"):
+            return found
+        return copy_to_device_of(np.ascontiguousarray(found), problem.template)
+
+
+class _Picture:
+    """Data, their deviations and the model's values of one fit."""
+
+    def __init__(self, problem: FitProblem, evaluation: Evaluation, x: np.ndarray) -> None:
+        self._problem, self._evaluation, self._x = problem, evaluation, x
+
+    def __call__(self, index: int | tuple[int, ...]) -> tuple[Any, np.ndarray, np.ndarray | None, np.ndarray]:
+        problem = self._problem
+        place = index if isinstance(index, tuple) else (index,)
+        number = 0 if problem.lone else int(np.ravel_multi_index(place or (0,) * len(problem.lead), problem.lead))
+        rows = np.array([number])
+        x = self._x[rows].astype(np.float32) if problem.single else self._x[rows]
+        values = self._evaluation.values(x, rows)[0]
+        assert problem.y is not None
+        y = problem.y[number if len(problem.y) > 1 else 0]
+        sigma = None
+        if problem.weights is not None:
+            with np.errstate(divide="ignore"):
+                sigma = 1 / problem.weights[number if len(problem.weights) > 1 else 0]
+            sigma = np.where(np.isfinite(sigma), sigma, np.nan)
+        abscissa = problem.x[..., number, :] if problem.own_x else problem.x
+        if is_cuda(abscissa) or kind_of(abscissa) not in (None, "numpy"):
+            from stepwell.arrays import host_copy
+
+            abscissa = host_copy(abscissa)
+        return abscissa, np.asarray(y), sigma, np.asarray(values)

@@ -1,0 +1,115 @@
+"""The loop of fits whose model is the caller's: values, derivatives, a turn of the engine, until all have ended."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from stepwell import _core
+from stepwell.fit.evaluation import Evaluation
+from stepwell.fit.problem import FitProblem
+from stepwell.fit.status import FitStatus
+
+#: Pivots of JᵀJ (columns of length one) below which variances are found from J itself.
+ILL_CONDITIONED = 1e-8
+#: Rows are picked where fewer than this share of them wants derivatives.
+PICK = 0.9
+
+
+class Stopped(Exception):
+    """The callback asked to stop."""
+
+
+def solve(problem: FitProblem, evaluation: Evaluation) -> dict[str, Any]:
+    """Fit all problems of a batch; return what holds at their ends, as `FitProblem` says."""
+    if problem.problems == 0:
+        return of_none(problem)
+    with np.errstate(all="ignore"):
+        x = problem.x0.astype(np.float32) if problem.single else problem.x0
+        rows = np.arange(problem.problems)
+        values = evaluation.values(x, rows)
+        problem.points = int(values.shape[1])
+        epsilon = float(np.finfo(np.float32 if problem.single else values.dtype).eps)
+        engine = _core.FitBatch(
+            problem.x0,
+            problem.low,
+            problem.high,
+            problem.points,
+            problem.y,
+            problem.weights,
+            accuracy=max(epsilon, evaluation.accuracy),
+            **problem.options(epsilon),
+        )
+        if engine.running < problem.problems:
+            x, rows = engine.points(), engine.rows()
+            values = values[rows]
+        _run(problem, evaluation, engine, x, rows, values)
+        return _ends(problem, evaluation, engine)
+
+
+def of_none(problem: FitProblem) -> dict[str, Any]:
+    """Return what holds of no problems at all."""
+    n = problem.parameters
+    none = _core.FitBatch(
+        np.zeros((0, n)), np.zeros((1, n)), np.ones((1, n)), 1, None, None, accuracy=0.0, **problem.options(1e-16)
+    )
+    ends: dict[str, Any] = none.ends(problem.uncertainty is not None, problem.uncertainty == "covariance")
+    return ends
+
+
+def _run(problem: FitProblem, evaluation: Evaluation, engine: Any, x: Any, rows: Any, values: Any) -> None:
+    running = engine.running
+    typical = getattr(evaluation, "typical", None)
+    watched = problem.progress is not None or problem.callback is not None
+    while running:
+        wanted = engine.take_values(values)
+        if wanted == 0:
+            running = engine.turn(None)
+        elif typical is not None:
+            count = running if wanted >= PICK * running else wanted
+            points, which = engine.moved(count == running, typical)
+            if len(points):
+                moved = evaluation.moved_values(points, which, len(points) // count)  # type: ignore[attr-defined]
+            else:  # all are fixed
+                moved = np.empty((0, count, problem.points))
+            running = engine.turn_moved(moved)
+        elif wanted < PICK * running and evaluation.picks:
+            some = engine.wanted()
+            running = engine.turn(evaluation.jacobian(x[some], rows[some], values[some]))
+        else:
+            running = engine.turn(evaluation.jacobian(x, rows, values))
+        if watched and _told(problem, engine, rows):
+            return
+        if running:
+            x = engine.points()
+            rows = engine.rows() if running != len(rows) else rows
+            values = evaluation.values(x, rows)
+
+
+def _told(problem: FitProblem, engine: Any, rows: np.ndarray) -> bool:
+    """Tell whoever watches; whether the callback asked to stop."""
+    if problem.progress is not None:
+        problem.progress(problem.problems - engine.running, problem.problems)
+    if problem.callback is None or not engine.running:
+        return False
+    try:
+        problem.callback(engine.points(True))
+    except StopIteration:
+        engine.end_rows(engine.rows(), int(FitStatus.CALLBACK))
+        return True
+    return False
+
+
+def _ends(problem: FitProblem, evaluation: Evaluation, engine: Any) -> dict[str, Any]:
+    wanted = problem.uncertainty is not None
+    ends: dict[str, Any] = engine.ends(wanted, problem.uncertainty == "covariance")
+    if wanted:
+        poor = np.flatnonzero((ends["condition"] < ILL_CONDITIONED) | (ends["rank"] < ends["free"]))
+        poor = poor[ends["njev"][poor] > 0]
+        if len(poor):  # squares have lost the digits: once more from J at the end
+            x = ends["x"][poor]
+            x = x.astype(np.float32) if problem.single else x
+            values = evaluation.values(x, poor)
+            engine.refine(poor, values, evaluation.jacobian(x, poor, values))
+    return ends

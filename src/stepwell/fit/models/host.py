@@ -1,0 +1,79 @@
+"""Fits by compiled models on the CPU: arrays in the order that the core reads, one call, and what it filled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from stepwell import _core
+from stepwell.fit.models.job import COUNTS, REALS, Arrays, Settings, across_of, make_job, read_x
+from stepwell.fit.models.model import CompiledModel
+
+
+def _address(array: np.ndarray | None) -> int:
+    return 0 if array is None else int(array.ctypes.data)
+
+
+def fit(model: CompiledModel, problem: Any) -> dict[str, Any]:
+    """Fit a batch (`stepwell.fit.problem.FitProblem`) and return its ends."""
+    dtype = np.float32 if problem.single else np.float64
+    options = problem.options(float(np.finfo(dtype).eps))
+    threads = options.pop("threads")
+    problems, n = problem.problems, model.n
+    if problem.parameters != n:
+        raise ValueError(f"p0 has {problem.parameters} parameters; allowed for {model!r}: {n}")
+    y = np.ascontiguousarray(problem.y, dtype=dtype)
+    points = y.shape[-1]
+    x = read_x(model, problem.x, problem.own_x, points, dtype)
+    wanted = problem.uncertainty is not None
+    arrays = Arrays(
+        x=x,
+        y=y,
+        weights=None if problem.weights is None else np.ascontiguousarray(problem.weights, dtype=dtype),
+        start=np.ascontiguousarray(problem.x0, dtype=dtype),
+        low=np.ascontiguousarray(problem.low, dtype=np.float64),
+        high=np.ascontiguousarray(problem.high, dtype=np.float64),
+        values=np.empty((problems, n), dtype),
+        variances=np.empty((problems, n)) if wanted else None,
+        covariance=np.empty((problems, n, n)) if problem.uncertainty == "covariance" else None,
+        reals=np.empty((len(REALS), problems)),
+        counts=np.empty((len(COUNTS), problems), np.int32),
+        active=np.empty((problems, n), np.int8),
+    )
+    job = make_job(model, arrays, Settings(**options), across_of(model, x), _address, problems)
+    with np.errstate(all="ignore"):
+        _core.fit_compiled(bytes(job), threads)
+    return ends_of(arrays)
+
+
+def ends_of(arrays: Arrays) -> dict[str, Any]:
+    """Return the arrays that a fit filled by the names of ``FitBatch.ends``."""
+    ends = {"x": arrays.values, "active_mask": arrays.active}
+    ends |= {name: arrays.reals[k] for k, name in enumerate(REALS)}
+    ends |= {name: arrays.counts[k] for k, name in enumerate(COUNTS)}
+    if arrays.variances is not None:
+        ends["variances"] = arrays.variances
+    if arrays.covariance is not None:
+        ends["pcov"] = arrays.covariance
+    return ends
+
+
+def rows(model: CompiledModel, x: Any, *params: Any) -> np.ndarray:
+    """Return derivatives and value at every point, (m, n + 1), or (problems, m, n + 1) where parameters are columns."""
+    if len(params) != model.n:
+        raise TypeError(f"{model!r} got {len(params)} parameters; allowed: {', '.join(model.parameters)}")
+    given = np.broadcast_arrays(*(np.asarray(p, dtype=np.float64) for p in params))
+    start = np.stack([p.reshape(-1) for p in given], axis=-1)
+    problems, points = start.shape[0], int(np.shape(x)[-1])
+    single = all(np.asarray(p).dtype == np.float32 for p in params) and np.asarray(x).dtype == np.float32
+    dtype = np.float32 if single else np.float64
+    x = read_x(model, x, False, points, dtype)
+    nothing = np.zeros((1, points), dtype)
+    empty: Any = None
+    arrays = Arrays(x, nothing, None, np.ascontiguousarray(start, dtype), *([empty] * 8))
+    settings = Settings(0, 0, 0, 0, 0, 0, single, False, 0, 1.0, False)
+    job = make_job(model, arrays, settings, across_of(model, x), _address, problems)
+    out = np.empty((problems, points, model.n + 1), dtype)
+    _core.fit_rows(bytes(job), _address(out))
+    return out[0] if given[0].ndim == 0 else out

@@ -1,0 +1,252 @@
+"""The inner loop and the cosine transforms of arrays on a GPU, by the kernels of ``src/cuda/tv``.
+
+A sweep is one launch per axis and direction, with the last axis there and back in one where the model is diagonal, and
+one for differences and bounds. Nothing waits for the host.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+
+from stepwell.arrays import (
+    Array,
+    as_contiguous,
+    bytes_on_device,
+    current_stream,
+    device_address,
+    device_index,
+    dtype_name,
+    namespace_of,
+    shares_streams,
+)
+from stepwell.arrays.device import empty_on_device
+from stepwell.cuda.layouts import structure
+from stepwell.cuda.runtime import Device, Event, Graph, Kernel, launch, load_kernel
+from stepwell.krylov.tv.plans import MAX_STAGES, Plan
+from stepwell.krylov.tv.shrinking import Sweep, clipped, shrunk
+from stepwell.operators.cuda_sparse import is_available
+
+THREADS = 256
+#: Complex lines of a panel at most, and bytes of shared memory for it: two panels on a multiprocessor, or one.
+MAX_LANES, SHARED_BYTES, MOST_SHARED = 16, 96 * 1024, 160 * 1024
+#: Sweeps that are launched at a time, as a graph: one by one they take the host longer than the device.
+IN_GRAPH = 8
+#: Pixels of a problem below which kernels can count them.
+MAX_PIXELS = 2**31 - 2**20
+#: What values of lines are made of, and what becomes of them: core/tv/launch.hpp.
+PLAIN, PULL, MODEL = 0, 1, 2
+STORE, THROUGH, DOTS = 0, 1, 2
+
+
+def kernel_defines(dtype: str) -> dict[str, str | int]:
+    """Return the definitions that ``cuda/tv/tv_sweeps.cu`` is compiled with."""
+    return {"SW_SCALAR": "double" if dtype == "float64" else "float", "SW_THREADS": THREADS}
+
+
+def is_fit(plan: Plan) -> bool:
+    """Whether the kernels can take images of this plan."""
+    return plan.pixels <= MAX_PIXELS and all(lanes_of(side, plan.numbers.itemsize) for side in plan.sides) and (
+        is_available()
+    )  # fmt: skip
+
+
+def lanes_of(side: int, word: int) -> int:
+    """Complex lines of a panel, a power of two; 0 where not even one fits into shared memory.
+
+    Examples
+    --------
+    >>> lanes_of(128, 8), lanes_of(512, 4), lanes_of(1024, 8), lanes_of(8192, 8)
+    (16, 16, 4, 1)
+    """
+    for lanes in (16, 8, 4, 2, 1):
+        if shared_bytes(side, lanes, word) <= (SHARED_BYTES if lanes > 1 else MOST_SHARED):
+            return lanes
+    return 0
+
+
+def shared_bytes(side: int, lanes: int, word: int) -> int:
+    """Shared memory of a panel; its rows are one element apart from a power of two, for the sake of the banks."""
+    return 2 * word * side * _apart(lanes)
+
+
+def _apart(lanes: int) -> int:
+    return lanes + 1 if lanes > 1 else 1
+
+
+class _Launches:
+    """What all launches for one block of images share: tables on the device, kernels, stream."""
+
+    def __init__(self, plan: Plan, batch: int, like: Array) -> None:
+        self.plan, self.batch, self.like = plan, batch, like
+        self.word, self.dtype = plan.numbers.itemsize, dtype_name(like.dtype)
+        self.device_id = device_index(like)
+        self.numbers, self.places = _tables(plan, self.dtype, _Home(like))
+        self.stream = current_stream(like)
+        Device(self.device_id).set_current()
+
+    def job(self, axis: int, image: Array, **fields: Any) -> Any:
+        """Return the arguments of a launch along one axis."""
+        sides = (*self.plan.sides, 1, 1)[:3]
+        before = self.plan.sides[:axis]
+        lanes = lanes_of(self.plan.sides[axis], self.word)
+        lines = self.plan.pixels // self.plan.sides[axis]
+        return structure("TvLaunch")(
+            axes=len(self.plan.sides), axis=axis, lanes=lanes, row_lanes=_apart(lanes), batch=self.batch,
+            side0=sides[0], side1=sides[1], side2=sides[2], panels=-(-lines // (2 * lanes)),
+            numbers=device_address(self.numbers) + 4 * self.word * sum(before),
+            places=device_address(self.places) + 4 * sum(1 + MAX_STAGES + side for side in before),
+            image=device_address(image), **fields,
+        )  # fmt: skip
+
+    def lines(self, job: Any, stream: int) -> None:
+        """Transform lines along an axis."""
+        size = shared_bytes(self.plan.sides[job.axis], job.lanes, self.word)
+        kernel = _kernel("tv_lines", self.dtype, self.device_id)
+        kernel.allow_shared_memory(size, self.device_id)
+        launch(kernel, self.batch * job.panels, THREADS, stream, job, shared_bytes=size)
+
+    def sweep(self, steps: list[Any], stream: int) -> None:
+        """Run one sweep of all problems that have some left."""
+        for step in steps:
+            self.lines(step, stream)
+        update, count = (_kernel(entry, self.dtype, self.device_id) for entry in ("tv_update", "tv_next"))
+        launch(update, self.batch * -(-self.plan.pixels // THREADS), THREADS, stream, steps[0])
+        launch(count, 1, 1, stream, steps[0])
+
+    def end(self) -> None:
+        """Wait where the library's own work does not follow ours on one stream."""
+        if not shares_streams(self.like):
+            Event(self.stream).sync()
+
+
+def transform(plan: Plan, block: Array, back: bool) -> Array:
+    """Return the cosine coefficients of every image of a block, or the images of coefficients."""
+    xp = namespace_of(block)
+    found = xp.asarray(as_contiguous(block), copy=True)
+    batch = math.prod(found.shape) // plan.pixels
+    launches = _Launches(plan, batch, found)
+    for axis in range(len(plan.sides)):
+        launches.lines(launches.job(axis, found, back=int(back)), launches.stream)
+    launches.end()
+    return found
+
+
+def run_sweeps(plan: Plan, sweep: Sweep) -> tuple[Array, ...]:
+    """Run the sweeps of all problems; return x, z, u, s and v (None without bounds)."""
+    xp = namespace_of(sweep.linear)
+    kept, bounded = plan.kept, sweep.s is not None
+    whole = len(kept) == sweep.z.shape[0]
+    batch = int(sweep.linear.shape[0])
+    w = sweep.z + sweep.u
+    if not whole:
+        w = xp.stack([w[axis] for axis in kept])
+    w = as_contiguous(w)
+    h = None if sweep.s is None or sweep.v is None else as_contiguous(sweep.s + sweep.v)
+    x = empty_on_device(tuple(sweep.linear.shape), dtype_name(sweep.linear.dtype), sweep.linear)
+    launches = _Launches(plan, batch, x)
+    held = [as_contiguous(part) for part in (sweep.linear, sweep.inverse)]
+    rows = 0 if sweep.solved is None else int(sweep.solved.shape[1])
+    model = [] if sweep.solved is None else [as_contiguous(sweep.solved), as_contiguous(sweep.small)]
+    numbers = [
+        bytes_on_device(np.ascontiguousarray(part), x)
+        for part in (sweep.counts, sweep.threshold, sweep.least, np.zeros(1, dtype=np.int64))
+    ]
+    bounds = [_bound(side, plan, tuple(sweep.linear.shape)) for side in (sweep.lower, sweep.upper)]
+    last = len(plan.sides) - 1
+    panels = launches.job(last, x).panels
+    partial = empty_on_device((max(1, batch * panels * rows),), "float64", x)
+    weights = [sweep.weights[axis] for axis in kept] + [1.0, 1.0]
+    shared = {
+        "rows": rows, "anisotropic": int(sweep.anisotropic), "bounded": int(bounded), "rho": sweep.rho,
+        "over": sweep.over, "weight0": weights[0], "weight1": weights[1], "weight2": weights[2],
+        "w": device_address(w), "h": device_address(h) if bounded else None, "partial": device_address(partial),
+        "linear": device_address(held[0]), "inverse": device_address(held[1]),
+        "solved": device_address(model[0]) if rows else None, "small": device_address(model[1]) if rows else None,
+        **{name: device_address(part) for name, part in zip(("counts", "threshold", "least", "turn"), numbers)},
+    }  # fmt: skip
+    for name, side in zip(("lower", "upper"), bounds):
+        if side is not None:
+            shared |= {
+                name: device_address(side), f"{name}_per_pixel": int(side.shape[1] > 1),
+                f"{name}_stride": int(side.shape[1]) if side.shape[0] > 1 else 0,
+            }  # fmt: skip
+    steps = [launches.job(axis, x, source=PULL if axis == 0 else PLAIN, **shared) for axis in range(last)]
+    first = PULL if last == 0 else PLAIN
+    if rows:
+        steps.append(launches.job(last, x, source=first, finish=DOTS, **shared))
+        steps.append(launches.job(last, x, source=MODEL, back=1, **shared))
+    else:
+        steps.append(launches.job(last, x, source=first, finish=THROUGH, **shared))
+    steps += [launches.job(axis, x, back=1, **shared) for axis in reversed(range(last))]
+    rounds = int(sweep.counts.max())
+    if rounds >= 2 * IN_GRAPH:
+        graph = Graph(lambda stream: [launches.sweep(steps, stream) for _ in range(IN_GRAPH)])
+        for _ in range(rounds // IN_GRAPH):
+            graph.launch(launches.stream)
+        rounds %= IN_GRAPH
+    for _ in range(rounds):
+        launches.sweep(steps, launches.stream)
+    launches.end()
+    z = shrunk(w, sweep.threshold, sweep.least, sweep.anisotropic)
+    u = w - z
+    if not whole:
+        z, u = (_with_axes(field, plan, sweep.z) for field in (z, u))
+    if not bounded:
+        return x, z, u, None, None
+    assert h is not None
+    s = clipped(h, sweep.lower, sweep.upper)
+    return s, z, u, s, h - s
+
+
+def _with_axes(field: Array, plan: Plan, like: Array) -> Array:
+    """Put back the axes of length 1, whose differences are zero."""
+    xp = namespace_of(field)
+    zero = xp.zeros_like(field[0])
+    places = {axis: k for k, axis in enumerate(plan.kept)}
+    return xp.stack([field[places[axis]] if axis in places else zero for axis in range(like.shape[0])])
+
+
+def _bound(side: Array | None, plan: Plan, image: tuple[int, ...]) -> Array | None:
+    """Return one side of the bounds as (1 or problems, 1 or pixels)."""
+    if side is None:
+        return None
+    xp, rows = namespace_of(side), int(side.shape[0])
+    if math.prod(side.shape) == rows:
+        return as_contiguous(xp.reshape(side, (rows, 1)))
+    return as_contiguous(xp.reshape(xp.broadcast_to(side, (rows, *image[1:])), (rows, plan.pixels)))
+
+
+class _Home:
+    """Where tables are to be, as the key of a cache: library and device; the template itself is not kept alive."""
+
+    def __init__(self, like: Array) -> None:
+        self.like = like[:0]
+        self.key = (type(like).__module__, device_index(like))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Home) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+@functools.lru_cache(maxsize=16)
+def _tables_of(sides: tuple[int, ...], dtype: str, home: _Home) -> tuple[Array, Array]:
+    from stepwell.krylov.tv.plans import plan_of
+
+    plan = plan_of(sides, dtype)
+    assert plan is not None
+    return bytes_on_device(plan.numbers, home.like), bytes_on_device(plan.places, home.like)
+
+
+def _tables(plan: Plan, dtype: str, home: _Home) -> tuple[Array, Array]:
+    return _tables_of(plan.sides, dtype, home)
+
+
+@functools.lru_cache(maxsize=16)
+def _kernel(entry: str, dtype: str, device_id: int) -> Kernel:
+    return load_kernel("tv_sweeps", entry, kernel_defines(dtype), device_id)

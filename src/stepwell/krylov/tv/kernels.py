@@ -1,0 +1,46 @@
+"""Which kernels run the inner loop and the cosine transforms of a block of images: the host's, a GPU's, or none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from stepwell.arrays import Array, dtype_name, is_cuda
+from stepwell.krylov.tv.plans import Plan, plan_of
+from stepwell.krylov.tv.shrinking import Sweep
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """Kernels for images of one shape, in one library and dtype."""
+
+    plan: Plan
+    module: Any
+
+    def transform(self, block: Array, back: bool) -> Array:
+        """Return the cosine coefficients of every image, or the images of coefficients."""
+        return self.module.transform(self.plan, block, back)
+
+    def run_sweeps(self, sweep: Sweep) -> tuple[Array, ...]:
+        """Run the sweeps of all problems; return x, z, u, s and v."""
+        found: tuple[Array, ...] = self.module.run_sweeps(self.plan, sweep)
+        return found
+
+
+def kernels_for(dims: tuple[int, ...], template: Array) -> Kernels | None:
+    """Return the kernels for images with these sides in the kind of a template, or None where there are none."""
+    on_device = not isinstance(template, np.ndarray) and is_cuda(template)
+    if not on_device and not isinstance(template, np.ndarray):
+        return None
+    plan = plan_of(tuple(dims), dtype_name(template.dtype))
+    if plan is None:
+        return None
+    if not on_device:
+        from stepwell.krylov.tv import host
+
+        return Kernels(plan, host)
+    from stepwell.krylov.tv import device
+
+    return Kernels(plan, device) if device.is_fit(plan) else None

@@ -1,0 +1,206 @@
+"""What happens to fits that cannot go well: degenerate problems, walls of NaN, wrong derivatives, wrong arguments."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import stepwell
+from stepwell import FitStatus
+
+T = np.linspace(0, 3, 20)
+Y = 2 * np.exp(-T)
+
+
+def curve(t, a, k):
+    return a * np.exp(-k * t)
+
+
+def derivatives(t, a, k):
+    return np.stack([np.exp(-k * t), -a * t * np.exp(-k * t)], axis=-1)
+
+
+def test_zero_residual():
+    r = stepwell.curve_fit(curve, T, Y, [1.0, 0.5], jac=derivatives)
+    assert r.status in (FitStatus.ZERO_RESIDUAL, FitStatus.GTOL)
+    np.testing.assert_allclose(r.x, [2, 1], rtol=1e-12)
+    begun = stepwell.curve_fit(curve, T, Y, [2.0, 1.0], jac=derivatives)
+    assert (begun.success, begun.nfev) == (True, 1)
+
+
+def test_solution_in_a_corner():
+    r = stepwell.curve_fit(curve, T, Y, [1.0, 0.5], jac=derivatives, bounds=([0, 0], [1.5, 0.6]))
+    assert r.success
+    assert np.array_equal(r.x, [1.5, 0.6])
+    assert np.array_equal(r.active_mask, [1, 1])
+    assert np.array_equal(r.stderr, [0, 0])
+
+
+def test_rosenbrock_at_a_bound():
+    def fun(x):
+        return np.array([10 * (x[1] - x[0] ** 2), 1 - x[0]])
+
+    r = stepwell.least_squares(fun, [0.0, 0.0], bounds=(-np.inf, 0.75))
+    np.testing.assert_allclose(r.x, [0.75, 0.5625], rtol=1e-9)
+    assert r.active_mask.tolist() == [1, 0]
+
+
+def test_nan_in_one_of_three_problems():
+    y = np.stack([Y + 0.01 * np.sin(9 * T), Y, Y + 0.02 * np.cos(7 * T)])
+    broken = y.copy()
+    broken[1, 4] = np.nan
+    whole, some = (stepwell.curve_fit(curve, T, data, [1.0, 0.5]) for data in (y, broken))
+    assert some.status[1] == FitStatus.NON_FINITE_START
+    assert np.isnan(some.cost[1])
+    assert np.isnan(some.stderr[1]).all()
+    for i in (0, 2):
+        assert np.array_equal(whole.x[i], some.x[i])
+    with pytest.raises(ValueError, match="finite"):
+        stepwell.curve_fit(curve, T, broken[1], [1.0, 0.5])
+    none = stepwell.curve_fit(curve, T, np.full((2, 20), np.nan), [1.0, 0.5], nan_policy="omit")
+    assert none.status.tolist() == [FitStatus.NO_POINTS] * 2
+
+
+def test_a_wall_of_nan():
+    def wall(t, a, k):
+        return np.where(k > 0.9, np.nan, curve(t, a, k))
+
+    r = stepwell.curve_fit(wall, T, Y, [1.0, 0.5], jac=derivatives)
+    assert r.status in (FitStatus.NON_FINITE, FitStatus.STALLED)
+    assert not r.success
+    assert np.isfinite(r.cost)
+    assert r.x[1] <= 0.9
+
+
+def test_columns_that_cannot_be_told_apart():
+    def f(t, a, k, b):
+        return (a + b) * np.exp(-k * t)
+
+    noisy = Y + 0.01 * np.sin(9 * T)
+    r = stepwell.curve_fit(f, T, noisy, [1.0, 0.5, 0.3], jac="cs")
+    two = stepwell.curve_fit(curve, T, noisy, [1.0, 0.5], jac="cs")
+    assert r.success
+    assert r.rank == 2
+    assert r.x[0] + r.x[2] == pytest.approx(two.x[0], rel=1e-6)
+    assert np.isinf(r.stderr[[0, 2]]).all()
+    assert r.stderr[1] == pytest.approx(two.stderr[1], rel=0.05)
+
+
+def test_a_parameter_that_nothing_depends_on():
+    def f(t, a, k, unseen):
+        return curve(t, a, k) + 0 * unseen
+
+    r = stepwell.curve_fit(f, T, Y + 0.01 * np.sin(9 * T), [1.0, 0.5, 7.0])
+    assert r.success
+    assert r.x[2] == 7
+    assert r.rank == 2
+    assert np.isinf(r.stderr[2])
+    assert np.isfinite(r.stderr[:2]).all()
+
+
+def test_fewer_points_than_parameters():
+    r = stepwell.curve_fit(curve, T[:1], Y[:1], [1.0, 0.5])
+    assert r.success
+    assert r.cost < 1e-20
+    assert np.isinf(r.stderr).all()
+
+
+def test_derivatives_of_the_wrong_sign():
+    r = stepwell.curve_fit(curve, T, Y, [1.0, 0.5], jac=lambda t, a, k: -derivatives(t, a, k))
+    assert r.status == FitStatus.STALLED
+    assert "check_jac" in r.message
+
+
+def test_limits():
+    r = stepwell.curve_fit(curve, T, Y, [1.0, 0.1], maxiter=1)
+    assert (r.status, r.nit) == (FitStatus.LIMIT, 1)
+    assert stepwell.curve_fit(curve, T, Y, [1.0, 0.1], max_nfev=2).nfev == 2
+
+
+def test_crossed_bounds_are_one_problems_status():
+    low, high = np.zeros((2, 2)), np.full((2, 2), 3.0)
+    low[1, 0] = 5
+    r = stepwell.curve_fit(curve, T, np.stack([Y, Y]), [1.0, 0.5], bounds=(low, high))
+    assert r.status[1] == FitStatus.CROSSED_BOUNDS
+    assert r.success[0]
+    with pytest.raises(ValueError, match="lower <= upper"):
+        stepwell.curve_fit(curve, T, Y, [1.0, 0.5], bounds=([5, 0], [3, 3]))
+
+
+def test_a_start_outside_the_bounds_is_moved_with_a_warning():
+    with pytest.warns(Warning, match="outside the bounds"):
+        r = stepwell.curve_fit(curve, T, Y, [9.0, 0.5], bounds=(0, 3))
+    np.testing.assert_allclose(r.x, [2, 1], rtol=1e-6)
+
+
+def test_functions_of_numbers_alone():
+    """What SciPy calls with numbers, and cannot be called with columns, is called so."""
+
+    def f(t, a, k):
+        if a < 0:
+            return np.zeros_like(t)
+        return a * np.exp(-float(k) * t)
+
+    np.testing.assert_allclose(stepwell.curve_fit(f, T, Y, [1.0, 0.5]).x, [2, 1], rtol=1e-6)
+    with pytest.raises((TypeError, ValueError)):
+        stepwell.curve_fit(f, T, np.stack([Y, Y]), [1.0, 0.5])
+
+
+@pytest.mark.parametrize(
+    ("f", "match"),
+    [
+        (lambda t, a, k: a[:, 0] + k[:, 0], "shape"),
+        (lambda t, a, k: curve(t, a, k).T, "shape"),
+        (lambda t, a, k: curve(t, a, k) * 1j, "complex"),
+    ],
+)
+def test_wrong_shapes_say_what_is_wanted(f, match):
+    y = np.stack([Y, Y, Y])
+    with pytest.raises((ValueError, TypeError), match=match):
+        stepwell.curve_fit(f, T, y, [1.0, 0.5])
+
+
+def test_a_callback_can_stop():
+    seen = []
+
+    def stop(x):
+        seen.append(x.copy())
+        if len(seen) == 2:
+            raise StopIteration
+
+    r = stepwell.curve_fit(curve, T, Y, [1.0, 0.1], callback=stop)
+    assert r.status == FitStatus.CALLBACK
+    assert np.array_equal(r.x, seen[-1][0])
+    told = []
+    stepwell.curve_fit(curve, T, np.stack([Y, Y]), [1.0, 0.1], progress=lambda done, all_: told.append((done, all_)))
+    assert told[-1] == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "match"),
+    [
+        (dict(method="trf"), "lm"),
+        (dict(loss="hubr"), "huber"),
+        (dict(sigma=-np.ones(20)), "positive"),
+        (dict(fixed=["b"]), "fixed"),
+        (dict(nan_policy="propagate"), "omit"),
+        (dict(full_output=True), "result"),
+        (dict(ftol=-1.0), "ftol"),
+        (dict(uncertainty="all"), "stderr"),
+        (dict(starts=3), "finite bounds"),
+        (dict(jac="4-point"), "jac"),
+    ],
+)
+def test_refused(wrong, match):
+    with pytest.raises(ValueError, match=match):
+        stepwell.curve_fit(curve, T, Y, [1.0, 0.5], **wrong)
+
+
+def test_statuses_are_those_of_the_core():
+    from stepwell import _core
+
+    names = {"GRADIENT": "GTOL", "PROMISE": "FTOL", "STEP": "XTOL"}
+    assert {names.get(name, name): code for name, code in _core.FIT_STATUSES.items()} == {
+        status.name: int(status) for status in FitStatus
+    }
+    assert all(status.success == (status > 0) for status in FitStatus)

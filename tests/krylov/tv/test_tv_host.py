@@ -1,0 +1,61 @@
+"""The sweeps of the host: compiled kernels against array operations, in one thread and in several."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.fft import dctn
+from test_tv_device import compare, random_sweep
+
+from stepwell.krylov.tv import host
+from stepwell.krylov.tv.plans import plan_of
+
+CASES = [
+    ((12, 10), 0, "isotropic", "none"),
+    ((12, 10), 4, "isotropic", "numbers"),
+    ((80, 64), 3, "isotropic", "numbers"),
+    ((40, 36), 2, "anisotropic", "pixels"),
+    ((4, 6, 5), 0, "huber", "problems"),
+    ((20, 18, 15), 3, "isotropic", "numbers"),
+    ((30,), 2, "isotropic", "none"),
+    ((5000,), 2, "isotropic", "numbers"),
+    ((1, 20), 0, "isotropic", "numbers"),
+]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("dims", [(2,), (45,), (12, 10), (128, 3), (36, 100), (3, 8, 5), (6, 1, 9)])
+def test_transforms_are_the_cosine_transform(dims, dtype):
+    images = np.random.default_rng(0).normal(size=(3, *dims)).astype(dtype)
+    plan = plan_of(dims, dtype)
+    found = host.transform(plan, images, False)
+    near = 64 * np.finfo(dtype).eps * np.abs(images).max() * np.sqrt(images[0].size)
+    np.testing.assert_allclose(found, dctn(images, axes=range(1, images.ndim), norm="ortho"), atol=near)
+    np.testing.assert_allclose(host.transform(plan, found, True), images, atol=near)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize(("dims", "rows", "kind", "bounds"), CASES)
+def test_sweeps_agree_with_array_operations(dims, rows, kind, bounds, dtype):
+    sweep = random_sweep(dims, rows, kind, bounds, dtype)
+    compare(host.run_sweeps(plan_of(dims, dtype), sweep), sweep, dtype)
+
+
+@pytest.mark.parametrize(("dims", "rows", "kind", "bounds"), [CASES[2], CASES[5]])
+def test_threads_do_not_change_a_bit(dims, rows, kind, bounds, monkeypatch):
+    """One problem by a team of threads, or by one: sums over panels are added in their order."""
+    sweep = random_sweep(dims, rows, kind, bounds, "float64", batch=1)
+    plan, answers = plan_of(dims, "float64"), []
+    for threads in (1, 3):
+        monkeypatch.setattr(host, "default_threads", lambda count=threads: count)
+        answers.append(host.run_sweeps(plan, sweep))
+    compare(answers[0], sweep, "float64")
+    for other in answers[1:]:
+        for left, right in zip(answers[0], other):
+            np.testing.assert_array_equal(left, right)
+
+
+def test_sides_with_other_factors_have_no_plan():
+    assert plan_of((7, 8), "float64") is None
+    assert plan_of((1, 1), "float64") is None
+    assert plan_of((30, 16), "float64") is not None
