@@ -39,14 +39,14 @@ print(f"rotation axis: column {center:.2f} found, {known:.2f} stated, {(chosen.s
 assert abs(center - known) < 0.5
 
 # %%
-# All slices at once, no pixel below zero, λ by the discrepancy principle.
+# All slices at once: λ by generalised cross-validation, then once more with no pixel below zero.
 size = chosen.shape[2]
 A = tomography.parallel_beam(size, angles=angles, detectors=size, center=center)
 B = tomography.sinograms(chosen)
-noise = (0.02 if truth is not None else 0.05) * np.linalg.norm(B, axis=0)
-result = stepwell.tikhonov(A, B, "discrepancy", noise=noise, joint=True, tol=1e-3, bounds=(0, None))
+lam = float(stepwell.tikhonov(A, B, "gcv", joint=True, tol=1e-3).lam[0])
+result = stepwell.tikhonov(A, B, lam, tol=1e-3, bounds=(0, None))
 images = np.asarray(result.x).T.reshape(-1, size, size)
-print(result.message)
+print(f"lam {lam:.3g}; {result.message}")
 
 # %%
 # Beside it: filtered back-projection, as scikit-image has it, where that is installed. Its middle is pixel N // 2, so

@@ -69,7 +69,10 @@ _MODULES = {"operators", "distributed", "models", "problems", "apps", "torch", "
 #: Modules that need a package, and its name for ``pip install``.
 _NEEDS = {"torch": "torch"}
 
-__all__ = ["__version__", *_HOMES]
+#: Modules about other packages: there on first use, but not in ``from stepwell import *``, which must need none.
+_APART = ("torch", "plugs")
+
+__all__ = ["__version__", *(name for name in _HOMES if name not in _APART)]
 
 
 class _Elsewhere(types.ModuleType):
@@ -111,4 +114,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted([*__all__, *_APART])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -91,7 +92,7 @@ def test_sidecars_that_are_none(tmp_path, text):
 
 def test_one_of_the_echoes_is_no_contradiction():
     """dcm2niix tells one echo time of an image that holds all echoes."""
-    assert settle_spacing(0.01, 16, Sidecar(None, (0.03,), None)) == (0.01, [])
+    assert settle_spacing(0.01, 16, Sidecar(Path("a.json"), (0.03,), None)) == (0.01, [])
 
 
 def test_a_flat_mask_and_masks_that_lie_elsewhere(tmp_path):
