@@ -133,7 +133,8 @@ def judge(name, A, L, images, noises, rows, figures):
         chosen, error, t = brute_force(oracle, B, noise)
         for rule, wanted in chosen.items():
             start = time.process_time()
-            result = stepwell.tikhonov(A, B, rule, L, noise=noise if rule == "discrepancy" else None, tol=1e-4)
+            level_of_each = noise / len(B) ** 0.5 if rule == "discrepancy" else None
+            result = stepwell.tikhonov(A, B, rule, L, noise=level_of_each, tol=1e-4)
             seconds = time.process_time() - start
             solved = stepwell.tikhonov(A, B, result.lam, L, tol=1e-4)
             ratio = result.lam / wanted

@@ -16,7 +16,7 @@ from stepwell.apps import tomography
 A = tomography.parallel_beam(64, angles=np.arange(0, 180, 9.0))
 slices = tomography.shepp_logan_3d(64)[24:32]
 B = tomography.add_noise(A @ slices.reshape(len(slices), -1).T, 0.03)
-noise = 0.03 * np.linalg.norm(B, axis=0)
+noise = 0.03 * np.sqrt(np.mean(B**2, axis=0))
 
 # Attenuation is never negative. The bound is one argument; λ comes from the noise in both cases.
 plain = stepwell.tikhonov(A, B, "discrepancy", noise=noise, joint=True, tol=1e-4)

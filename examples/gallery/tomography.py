@@ -21,7 +21,7 @@ B = tomography.add_noise(A @ slices.reshape(len(slices), -1).T, 0.01)
 # %%
 # One call for all slices. The discrepancy principle picks λ from the noise; ``joint`` makes it one for all slices,
 # which can then share one search space.
-noise = 0.01 * np.linalg.norm(B, axis=0)
+noise = 0.01 * np.sqrt(np.mean(B**2, axis=0))
 result = stepwell.tikhonov(A, B, "discrepancy", noise=noise, joint=True, tol=1e-4)
 images = np.asarray(result.x).T.reshape(slices.shape)
 print(result.message)

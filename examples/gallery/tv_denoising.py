@@ -21,9 +21,9 @@ noisy = image + sigma * rng.normal(size=image.shape)
 # %%
 # Tikhonov's penalty on differences blurs edges as much as noise; total variation does not.
 gradient = stepwell.operators.gradient(image.shape)
-smooth = stepwell.tikhonov(
-    (lambda x: x, lambda y: y), noisy.ravel(), "discrepancy", gradient, noise=sigma * np.sqrt(noisy.size)
-).x.reshape(image.shape)
+smooth = stepwell.tikhonov((lambda x: x, lambda y: y), noisy.ravel(), "discrepancy", gradient, noise=sigma).x.reshape(
+    image.shape
+)
 result = stepwell.tv(None, noisy, "discrepancy", noise=sigma, shape=image.shape)
 print(f"λ = {result.lam:.3f}: {result.message}")
 for name, found in (("noisy", noisy), ("Tikhonov", smooth), ("total variation", result.x)):

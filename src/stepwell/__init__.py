@@ -47,6 +47,8 @@ _HOMES: dict[str, str] = {
     "lsq_gram": "stepwell.api.lsq",
     "curve_fit": "stepwell.api.fit",
     "least_squares": "stepwell.api.fit",
+    "check_jac": "stepwell.fit.jacobian_check",
+    "JacobianCheck": "stepwell.fit.jacobian_check",
     "FitResult": "stepwell.fit",
     "FitStatus": "stepwell.fit",
     "LSQResult": "stepwell.lsq",
@@ -58,12 +60,19 @@ _HOMES: dict[str, str] = {
     "models": "stepwell.fit",
     "problems": "stepwell.lab",
     "apps": "stepwell",
+    "torch": "stepwell",
+    "plugs": "stepwell",
 }
 
 #: Those of them that are modules.
-_MODULES = {"operators", "distributed", "models", "problems", "apps"}
+_MODULES = {"operators", "distributed", "models", "problems", "apps", "torch", "plugs"}
+#: Modules that need a package, and its name for ``pip install``.
+_NEEDS = {"torch": "torch"}
 
-__all__ = ["__version__", *_HOMES]
+#: Modules about other packages: there on first use, but not in ``from stepwell import *``, which must need none.
+_APART = ("torch", "plugs")
+
+__all__ = ["__version__", *(name for name in _HOMES if name not in _APART)]
 
 
 class _Elsewhere(types.ModuleType):
@@ -90,7 +99,14 @@ def __getattr__(name: str) -> Any:
     if home is None:
         raise AttributeError(f"module 'stepwell' has no attribute {name!r}")
     if name in _MODULES:
-        value = importlib.import_module(f"{home}.{name}")
+        try:
+            value = importlib.import_module(f"{home}.{name}")
+        except ModuleNotFoundError as error:
+            if error.name != _NEEDS.get(name):
+                raise
+            raise ImportError(
+                f"stepwell.{name} needs {error.name}: pip install {error.name}", name=error.name
+            ) from None
     else:
         value = getattr(importlib.import_module(home), name)
     setattr(sys.modules[__name__], name, value)
@@ -98,4 +114,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted([*__all__, *_APART])

@@ -3,6 +3,8 @@
 from stepwell import apps as apps
 from stepwell import distributed as distributed
 from stepwell import operators as operators
+from stepwell import plugs as plugs
+from stepwell import torch as torch
 from stepwell.api.argmin import argmin as argmin
 from stepwell.api.fit import curve_fit as curve_fit
 from stepwell.api.fit import least_squares as least_squares
@@ -12,9 +14,11 @@ from stepwell.api.lsq import lsq_gram as lsq_gram
 from stepwell.api.lsq import lsq_linear as lsq_linear
 from stepwell.api.lsq import nnls as nnls
 from stepwell.common.status import SolverStatus as SolverStatus
-from stepwell.fit import models as models
 from stepwell.fit import FitResult as FitResult
 from stepwell.fit import FitStatus as FitStatus
+from stepwell.fit import models as models
+from stepwell.fit.jacobian_check import JacobianCheck as JacobianCheck
+from stepwell.fit.jacobian_check import check_jac as check_jac
 from stepwell.krylov import LinearResult as LinearResult
 from stepwell.krylov import LinearStatus as LinearStatus
 from stepwell.krylov import Progress as Progress
@@ -45,3 +49,46 @@ from stepwell.quasi_newton.settings import LineSearch as LineSearch
 from stepwell.quasi_newton.status import Status as Status
 
 __version__: str
+__all__ = [
+    "LBFGSB",
+    "BatchResult",
+    "Convolution",
+    "GradientCheck",
+    "Interrupted",
+    "LSQResult",
+    "LineSearch",
+    "LinearResult",
+    "LinearStatus",
+    "NNLSResult",
+    "NNLSStatus",
+    "Options",
+    "Progress",
+    "ProjectedCG",
+    "Result",
+    "SolverStatus",
+    "Status",
+    "TVGap",
+    "TVProgress",
+    "TVResult",
+    "TVStatus",
+    "__version__",
+    "adjoint_error",
+    "apps",
+    "argmin",
+    "cg",
+    "check_grad",
+    "distributed",
+    "lsq_gram",
+    "lsq_linear",
+    "minimize",
+    "minimize_batch",
+    "nnls",
+    "operators",
+    "plugs",
+    "problems",
+    "scipy_method",
+    "tikhonov",
+    "torch",
+    "tv",
+    "tv_gap",
+]

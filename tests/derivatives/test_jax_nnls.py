@@ -96,12 +96,15 @@ def test_vmap_is_a_loop(double, axes, batch):
 
 
 def test_a_shared_matrix_stays_shared_under_vmap(double, monkeypatch):
-    from stepwell.derivatives import jax_handlers, systems
+    from stepwell.derivatives import jax_handlers
+    from stepwell.lsq import solving
 
     monkeypatch.setattr(jax_handlers, "registered", lambda: False)  # theirs is in test_jax_handlers.py
     seen = []
-    usual = systems.solve_systems
-    monkeypatch.setattr(systems, "solve_systems", lambda A, *rest: seen.append(A.shape) or usual(A, *rest))
+    usual = solving.solve_linear
+    monkeypatch.setattr(
+        solving, "solve_linear", lambda A, *rest, **options: seen.append(A.shape) or usual(A, *rest, **options)
+    )
     A, b = jnp.asarray(random.normal(size=(6, 4))), jnp.asarray(random.normal(size=(5, 6)))
     jax.block_until_ready(jax.jit(jax.vmap(lambda b: solution(A, b)))(b))
     assert seen == [(6, 4)]

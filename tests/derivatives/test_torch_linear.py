@@ -45,7 +45,7 @@ def test_vectors_rows_and_rules():
     assert across.requires_grad
     # λ that a rule has chosen is a constant of the graph.
     least = B - A @ torch.linalg.lstsq(A, B).solution
-    noise = (0.5 * (least.norm(dim=0) + B.norm(dim=0))).detach().numpy()
+    noise = (0.5 * (least.norm(dim=0) + B.norm(dim=0))).detach().numpy() / 7**0.5
     rule = stepwell.tikhonov(A, B, "discrepancy", tol=TOL, noise=noise)
     fixed = solution(A, B, torch.tensor(rule.lam))
     torch.testing.assert_close(rule.x, fixed)

@@ -70,7 +70,7 @@ def test_the_result_is_the_usual_one():
     assert plain.x.grad_fn is None
     assert (result.x == plain.x).all()
     assert result.choice == plain.choice
-    assert not any(getattr(result, name).requires_grad for name in ("dual", "residual", "violation", "active"))
+    assert not any(getattr(result, name).requires_grad for name in ("dual", "residual", "violation", "state"))
     lone = stepwell.nnls(A, b[0])
     assert isinstance(lone.residual, float)
     assert lone.success is True or lone.success
@@ -210,7 +210,7 @@ def test_exported_programs_show_the_operation():
 
     A, b = tensor(6, 4), tensor(3, 6)
     program = torch.export.export(Layer(), (A, b))
-    assert any("stepwell.nnls" in str(node.target) for node in program.graph.nodes)
+    assert any("stepwell.lsq" in str(node.target) for node in program.graph.nodes)
     torch.testing.assert_close(program.module()(A, b), solution(A, b))
 
 
@@ -274,7 +274,9 @@ def test_errors_name_the_argument():
         stepwell.nnls(A, b[:4])
     with pytest.raises(ValueError, match="method is 'gramm'"):
         stepwell.nnls(A, b, method="gramm")
-    with pytest.raises(ValueError, match=r"progress is .*; allowed: None where the call is compiled or transformed"):
+    with pytest.raises(
+        ValueError, match=r"progress is .*; allowed: None where the call is compiled, transformed or traced"
+    ):
         torch.func.vmap(lambda b: stepwell.nnls(A, b, progress=print).x)(b[None])
 
 

@@ -203,7 +203,7 @@ def test_memory_is_that_of_all_ranks(monkeypatch):
 def test_rules_choose_the_same_on_any_number_of_ranks(rule):
     truth = np.cumsum(random.standard_normal((N, 2)), axis=0)
     noisy = A @ truth + 0.5 * random.standard_normal((M, 2))
-    level = np.full(2, 0.5 * M**0.5)
+    level = np.full(2, 0.5)
 
     def program(comm, spread):
         options = dict(noise=level, joint=True, tol=1e-6, comm=comm)

@@ -17,11 +17,12 @@ def solution(p):
 
 
 def promise_of(p, x, low, high):
-    """What the bounded Gauss-Newton model at x takes off the cost, over the cost: by SciPy's bounded solver.
+    """What the bounded Gauss-Newton model at x takes off the cost, over the cost: by SciPy's bounded solver."""
+    with np.errstate(all="ignore"):
+        return _promise(p.one(x), p.jac(x[None])[0], x, low, high)
 
-    A variable at a bound that pushes outwards is left out, so that SciPy's solver, which stays inside, is exact.
-    """
-    r, J = p.one(x), p.jac(x[None])[0]
+
+def _promise(r, J, x, low, high):
     cost, g = 0.5 * r @ r, J.T @ r
     if cost <= 1e-18:
         return cost, 0.0, 0.0

@@ -200,16 +200,18 @@ def test_the_residual_equals_the_noise_by_the_discrepancy_principle():
     truth = tomography.shepp_logan_3d(size)[10:13].reshape(3, -1).T
     B = tomography.add_noise(A @ truth, 0.05)
     noise = 1.5 * np.linalg.norm(B - A @ truth, axis=0)
-    result = stepwell.tikhonov(A, B, "discrepancy", bounds=(0, None), noise=noise, tol=1e-6)
+    result = stepwell.tikhonov(A, B, "discrepancy", bounds=(0, None), noise=noise / len(B) ** 0.5, tol=1e-6)
     assert result.success
     np.testing.assert_allclose(np.linalg.norm(B - A @ result.x, axis=0), noise, rtol=2e-3)
     assert list(result.lam_at_end) == [0, 0, 0]
-    free = stepwell.tikhonov(A, B, "discrepancy", noise=noise, tol=1e-6)
+    free = stepwell.tikhonov(A, B, "discrepancy", noise=noise / len(B) ** 0.5, tol=1e-6)
     assert np.all(result.lam <= 1.001 * free.lam)  # bounds can only raise the residual
-    joint = stepwell.tikhonov(A, B, "discrepancy", bounds=(0, None), noise=noise, joint=True, tol=1e-6)
+    joint = stepwell.tikhonov(A, B, "discrepancy", bounds=(0, None), noise=noise / len(B) ** 0.5, joint=True, tol=1e-6)
     assert np.linalg.norm(B - A @ joint.x) == pytest.approx(np.linalg.norm(noise), rel=2e-3)
     with pytest.warns(OptimizeWarning, match="lower end"):
-        never = stepwell.tikhonov(A, B[:, :1], "discrepancy", bounds=(0, None), noise=1e-3 * noise[:1], tol=1e-3)
+        never = stepwell.tikhonov(
+            A, B[:, :1], "discrepancy", bounds=(0, None), noise=1e-3 * noise[:1] / len(B) ** 0.5, tol=1e-3
+        )
     assert list(never.lam_at_end) == [-1]
 
 

@@ -89,7 +89,9 @@ def test_gcv(penalty, evaluation):
 def test_discrepancy(penalty, evaluation):
     A, B, noise = blurred()
     L = PENALTIES[penalty]
-    result = stepwell.tikhonov(A, B, "discrepancy", None if penalty == "identity" else L, noise=noise, tol=1e-10)
+    result = stepwell.tikhonov(
+        A, B, "discrepancy", None if penalty == "identity" else L, noise=noise / len(B) ** 0.5, tol=1e-10
+    )
     left = np.linalg.norm(A @ result.x - B, axis=0)
     np.testing.assert_allclose(left, noise, rtol=1e-4)
 
@@ -159,7 +161,7 @@ def test_gcv_of_a_scan(scan, large):
 
 
 def test_discrepancy_of_a_scan(scan, large):
-    result = stepwell.tikhonov(scan.A, scan.B, "discrepancy", noise=scan.noise, tol=1e-3)
+    result = stepwell.tikhonov(scan.A, scan.B, "discrepancy", noise=scan.noise / len(scan.B) ** 0.5, tol=1e-3)
     for j, lam in enumerate(result.lam):
         # λ stands still to 10 %, and the residual grows at most as fast as λ.
         assert np.sqrt(scan.norms(lam)[0][j]) == pytest.approx(scan.noise[j], rel=0.1)
@@ -176,9 +178,13 @@ def test_lcurve_of_a_scan(scan, large):
 
 def test_large_problems_choose_as_small_ones_do_with_a_penalty(scan, monkeypatch):
     L = stepwell.operators.gradient((20, 20))
-    whole = stepwell.tikhonov(scan.A, scan.B[:, :1], "discrepancy", L, noise=scan.noise[:1], tol=1e-3)
+    whole = stepwell.tikhonov(
+        scan.A, scan.B[:, :1], "discrepancy", L, noise=scan.noise[:1] / len(scan.B) ** 0.5, tol=1e-3
+    )
     monkeypatch.setattr(selection, "EXACT_SIZE", 0)
-    grown = stepwell.tikhonov(scan.A, scan.B[:, :1], "discrepancy", L, noise=scan.noise[:1], tol=1e-3)
+    grown = stepwell.tikhonov(
+        scan.A, scan.B[:, :1], "discrepancy", L, noise=scan.noise[:1] / len(scan.B) ** 0.5, tol=1e-3
+    )
     assert grown.lam[0] == pytest.approx(whole.lam[0], rel=selection.STILL - 1)
     assert grown.products[0] > whole.products[0]  # the choice is paid for and told
 
@@ -186,7 +192,7 @@ def test_large_problems_choose_as_small_ones_do_with_a_penalty(scan, monkeypatch
 def test_a_joint_rule_gives_one_lam_and_lets_columns_share_a_space():
     A, B, noise = blurred()
     operator = (lambda v: A @ v, lambda v: A.T @ v)
-    result = stepwell.tikhonov(operator, B, "discrepancy", noise=noise, joint=True, tol=1e-10)
+    result = stepwell.tikhonov(operator, B, "discrepancy", noise=noise / len(B) ** 0.5, joint=True, tol=1e-10)
     assert result.method == "block"
     assert np.unique(result.lam).size == 1
     total = np.sum((A @ result.x - B) ** 2)
@@ -213,7 +219,7 @@ def test_operators_that_are_not_finite_are_told_as_without_a_rule(rule, entry, f
     wrong = A.copy()
     wrong[3, 5] = entry
     given = (lambda v: wrong @ v, lambda v: wrong.T @ v) if form == "functions" else A if form == "penalty" else wrong
-    options = {"noise": noise} if rule == "discrepancy" else {}
+    options = {"noise": noise / len(B) ** 0.5} if rule == "discrepancy" else {}
     with np.errstate(invalid="ignore"):  # the caller's own product
         result = stepwell.tikhonov(given, B, rule, wrong if form == "penalty" else None, **options)
         without = stepwell.tikhonov(given, B, 1.0, wrong if form == "penalty" else None)
@@ -234,7 +240,7 @@ def test_zero_columns_take_no_part_in_the_choice():
 def test_unreachable_noise_levels_end_at_the_edge_of_the_range(noise, end, name, evaluation):
     A, B, levels = blurred()
     with pytest.warns(OptimizeWarning, match=rf"lam of 1 of 2 columns .* \(1 at the {name} end\)"):
-        result = stepwell.tikhonov(A, B[:, :2], "discrepancy", noise=np.array([levels[0], noise]))
+        result = stepwell.tikhonov(A, B[:, :2], "discrepancy", noise=np.array([levels[0], noise]) / len(B) ** 0.5)
     assert result.lam_at_end.tolist() == [0, end]
     assert f"1 at the {name} end" in result.message
     # The range is 1e-7 to 10 times the largest singular value.
@@ -289,7 +295,7 @@ def test_an_l_curve_without_a_corner_is_not_said_to_end():
 def test_a_choice_within_the_range_is_not_remarked_on():
     A, B, levels = blurred()
     for rule in selection.RULES:
-        result = stepwell.tikhonov(A, B, rule, noise=levels)
+        result = stepwell.tikhonov(A, B, rule, noise=levels / len(B) ** 0.5)
         assert not result.lam_at_end.any()
         assert "end of the range" not in result.message
     assert stepwell.tikhonov(A, B, 0.1).lam_at_end is None
@@ -324,5 +330,7 @@ def test_every_product_of_a_choice_is_counted(rule, monkeypatch):
         forwards.append(1)
         return A @ x
 
-    result = stepwell.tikhonov((forward, lambda y: A.T @ y), B, rule, noise=levels, method="pseudo-block", tol=1e-4)
+    result = stepwell.tikhonov(
+        (forward, lambda y: A.T @ y), B, rule, noise=levels / len(B) ** 0.5, method="pseudo-block", tol=1e-4
+    )
     assert result.products.sum() == pytest.approx(len(forwards))

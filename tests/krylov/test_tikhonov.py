@@ -13,7 +13,7 @@ from small_problems import random_system
 
 import stepwell
 from stepwell.krylov import LinearStatus as Status
-from stepwell.krylov.projected import FEW_STEPS
+from stepwell.krylov.projection import FEW_STEPS
 
 
 def problem(rows: int, columns: int, count: int, dtype: str = "float64") -> tuple[np.ndarray, np.ndarray]:

@@ -93,7 +93,7 @@ def test_the_caller_s_own_warnings_are_his():
 @pytest.mark.filterwarnings("ignore:lam of:scipy.optimize.OptimizeWarning")  # noise alone: any λ will do
 @pytest.mark.parametrize("rule", ["gcv", "lcurve", "discrepancy"])
 def test_rules_with_a_penalty_given_by_functions(rule):
-    options = {"noise": 2.0} if rule == "discrepancy" else {}
+    options = {"noise": 2.0 / len(B) ** 0.5} if rule == "discrepancy" else {}
     pair = (lambda x: D @ x, lambda y: D.T @ y)
     found = stepwell.tikhonov(A, B, rule, pair, **options)
     np.testing.assert_allclose(found.lam, stepwell.tikhonov(A, B, rule, D, **options).lam, rtol=1e-6)

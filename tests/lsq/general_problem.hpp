@@ -25,27 +25,27 @@ struct Problem {
             lower[j] = positive ? 0.0 : j % 4 == 3 ? -double_infinity : -0.2 * uniform(random);
             upper[j] = positive || j % 5 == 4 ? double_infinity : 0.2 * uniform(random);
         }
-        Family& family = system.job.family;
-        family.general = 1;
-        family.lower = lower.data();
-        family.upper = upper.data();
+        Constraints& constraints = system.job.constraints;
+        constraints.general = 1;
+        constraints.lower = lower.data();
+        constraints.upper = upper.data();
         if (feature == simplex || feature == range) {
-            family.summed = 1;
-            family.slack = feature == range;
+            constraints.summed = 1;
+            constraints.slack = feature == range;
             low = feature == range ? 0.2 : 1.0;
-            family.sum_low = &low;
-            family.sum_high = &high;
+            constraints.sum_low = &low;
+            constraints.sum_high = &high;
         }
         if (feature == weighted) {
             for (double& value : weights) value = 0.5 + uniform(random);
-            family.weights = weights.data();
+            constraints.weights = weights.data();
         }
         if (feature == smooth || feature == searched) {
-            family.penalized = 1;
-            family.penalty_rows = n;
-            family.lam = &lam;
-            family.rule = feature == searched ? rule_chi2 : rule_given;
-            family.chi2 = 1.02;
+            constraints.penalized = 1;
+            constraints.penalty_rows = n;
+            constraints.lam = &lam;
+            constraints.rule = feature == searched ? rule_chi2 : rule_given;
+            constraints.chi2 = 1.02;
         }
         if (feature == normal_equations) {
             const std::vector<double>& a = system.a;
@@ -56,8 +56,8 @@ struct Problem {
                 for (int k = 0; k < n; ++k)
                     for (int i = 0; i < m; ++i) gram[j * n + k] += a[i * n + j] * a[i * n + k];
             }
-            family.gram = gram.data();
-            family.linear = linear.data();
+            constraints.gram = gram.data();
+            constraints.linear = linear.data();
             system.job.rows = 0;
         }
     }

@@ -127,12 +127,12 @@ void check_table(int columns) {
     const uint64_t all = columns < 64 ? bit_of(columns) - 1 : ~uint64_t(0);
     std::vector<double> w(static_cast<size_t>(length));
     OneCore core{};
-    for (const uint64_t support : {uint64_t(0), all, generator() & all}) {
-        core.subtract_rows(c.data(), table.data(), length, x.data(), support, columns, w.data());
+    for (const uint64_t nonzero : {uint64_t(0), all, generator() & all}) {
+        core.subtract_rows(c.data(), table.data(), length, x.data(), nonzero, columns, w.data());
         for (int j = 0; j < columns; ++j) {
             double sum = c[j];
             for (int i = 0; i < columns; ++i)
-                if (support & bit_of(i)) sum -= table[i * length + j] * x[i];
+                if (nonzero & bit_of(i)) sum -= table[i * length + j] * x[i];
             expect("subtract_rows", columns, w[j], sum, columns + 1);
         }
     }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/lsq/small/solver.hpp"
+#include "host/lsq/either_numbers.hpp"
 #include "host/lsq/one_core.hpp"
 
 using namespace stepwell;
@@ -139,10 +140,10 @@ struct Answer {
     bool operator==(const Answer&) const = default;
 };
 
-template <class Kind>
+template <class Kind, class Scalar>
 auto solve_in_memory_of(int byte, Job job, const Products& products) {
     typedef Solver<Kind, OneCore> Small;
-    Answer<typename Kind::Scalar> answer;
+    Answer<Scalar> answer;
     for (auto* each : {&answer.x, &answer.dual}) each->resize(job.columns);
     answer.active.resize(job.columns);
     answer.state.resize(job.columns);
@@ -155,9 +156,9 @@ auto solve_in_memory_of(int byte, Job job, const Products& products) {
                                 &job.solves, &job.passes,     &job.escalated};
     for (int k = 0; k < 6; ++k) *counts[k] = answer.counts + k;
     job.costs = answer.costs;
-    job.family.state = answer.state.data();
-    job.family.multiplier = answer.of_sum;
-    job.family.equality_error = answer.of_sum + 1;
+    job.constraints.state = answer.state.data();
+    job.constraints.multiplier = answer.of_sum;
+    job.constraints.equality_error = answer.of_sum + 1;
 
     OneCore core;
     Filled<double[panel_rows]> rows(byte);
@@ -174,8 +175,8 @@ auto solve_in_memory_of(int byte, Job job, const Products& products) {
     Filled<Small> of_solver(byte);
     auto* const store = new (of_store.memory) Store<Kind, 1>;
     auto* const solver = new (of_solver.memory) Small(job, 0, products, core, *store);
-    for (bool goes_on = solver->start(); goes_on;) goes_on = solver->go_on();
-    answer.is_solved = solver->finish();
+    for (bool goes_on = solver->begin(); goes_on;) goes_on = solver->iterate();
+    answer.is_solved = solver->certify();
     return answer;
 }
 
@@ -212,9 +213,8 @@ void check_optimality(const char* what, const RandomSystem& system, const Answer
 }
 
 // True where it is solved.
-template <class Kind>
+template <class Kind, class Scalar = double>
 bool check(const char* what, int m, int n, double lam) {
-    typedef typename Kind::Scalar Scalar;
     const RandomSystem system(m, n, lam, Kind::bounded, sizeof(Scalar) < sizeof(double));
     const Prepared prepared(system, Kind::penalized);
     std::vector<Scalar> a(m * n), b(system.b.begin(), system.b.end());
@@ -223,19 +223,20 @@ bool check(const char* what, int m, int n, double lam) {
     job.systems = 1;
     job.rows = m;
     job.columns = n;
+    job.single = sizeof(Scalar) < sizeof(double);
     job.a = a.data();
     job.row_stride = n;
     job.b = b.data();
     job.options = {0.0, rounding, Kind::penalized ? 0.0 : lam, 10 * n + 100, lsq::gram, 1, 0};
-    job.family.general = Kind::bounded || Kind::penalized;
-    job.family.nonnegative = !Kind::bounded;
-    job.family.lower = system.lower.data();
-    job.family.upper = system.upper.data();
-    job.family.penalized = Kind::penalized;
-    job.family.penalty_rows = n;
-    job.family.lam = &system.lam;
-    const auto with_zeros = solve_in_memory_of<Kind>(0x00, job, prepared.products);
-    const auto with_ones = solve_in_memory_of<Kind>(0xff, job, prepared.products);
+    job.constraints.general = Kind::bounded || Kind::penalized;
+    job.constraints.nonnegative = !Kind::bounded;
+    job.constraints.lower = system.lower.data();
+    job.constraints.upper = system.upper.data();
+    job.constraints.penalized = Kind::penalized;
+    job.constraints.penalty_rows = n;
+    job.constraints.lam = &system.lam;
+    const auto with_zeros = solve_in_memory_of<Kind, Scalar>(0x00, job, prepared.products);
+    const auto with_ones = solve_in_memory_of<Kind, Scalar>(0xff, job, prepared.products);
     if (!(with_zeros == with_ones)) {
         std::printf("%s, %d x %d, lam %g: the answer depends on what was in memory\n", what, m, n, lam);
         ++wrong;
@@ -253,13 +254,18 @@ int main() {
         const int m = any_of(1, 80), n = any_of(1, 63), few = any_of(1, kept_columns),
                   own = any_of(1, max_tabled_columns);
         const double lam = std::pow(10, uniform(-4, 0));
-        solved[0] += check<Kind<double, one_matrix, false, no_sum, false, 64, 40>>("double", m, n, lam);
-        solved[1] += check<Kind<float, one_matrix, false, no_sum, false, 64, 40>>("float", m, n, lam);
-        solved[2] += check<Kind<double, one_matrix, false, no_sum, true, 64, 40>>("penalty", m, n, lam);
-        solved[3] += check<Kind<double, one_matrix, true, no_sum, false, 64, 40>>("box", m, n, 0);
-        solved[4] += check<Kind<double, one_matrix, true, no_sum, true, 64, 40>>("box, penalty", m, n, lam);
-        solved[5] += check<Kind<double, one_matrix, false, no_sum, false, 8, 8>>("few", m, few, lam);
-        solved[6] += check<Kind<double, own_matrix, false, no_sum, false, 16, 16>>("own", own + m, own, lam);
+        solved[0] +=
+            check<Kind<EitherNumbers, one_matrix, false, no_sum, false, 64, 40>>("double", m, n, lam);
+        solved[1] +=
+            check<Kind<EitherNumbers, one_matrix, false, no_sum, false, 64, 40>, float>("float", m, n, lam);
+        solved[2] +=
+            check<Kind<EitherNumbers, one_matrix, false, no_sum, true, 64, 40>>("penalty", m, n, lam);
+        solved[3] += check<Kind<EitherNumbers, one_matrix, true, no_sum, false, 64, 40>>("box", m, n, 0);
+        solved[4] +=
+            check<Kind<EitherNumbers, one_matrix, true, no_sum, true, 64, 40>>("box, penalty", m, n, lam);
+        solved[5] += check<Kind<EitherNumbers, one_matrix, false, no_sum, false, 8, 8>>("few", m, few, lam);
+        solved[6] +=
+            check<Kind<EitherNumbers, own_matrix, false, no_sum, false, 16, 16>>("own", own + m, own, lam);
     }
     // (More columns than there is room for are left, and fits that are nearly exact.)
     for (int count : solved) {

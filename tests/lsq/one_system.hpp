@@ -65,16 +65,18 @@ struct OneSystem {
                               &job.solves, &job.passes,     &job.escalated};
         for (int k = 0; k < 6; ++k) *fields[k] = counts + k;
         job.costs = costs;
-        if (job.family.general) {
+        if (job.constraints.general) {
             state.resize(job.columns);
-            job.family.state = state.data();
-            double** reals[] = {&job.family.multiplier, &job.family.equality_error, &job.family.used_lam,
-                                &job.family.fit,        &job.family.seminorm,       &job.family.unpenalized};
+            job.constraints.state = state.data();
+            double** reals[] = {&job.constraints.multiplier, &job.constraints.equality_error,
+                                &job.constraints.used_lam,   &job.constraints.fit,
+                                &job.constraints.seminorm,   &job.constraints.unpenalized};
             for (int k = 0; k < 6; ++k) *reals[k] = more + k;
-            int32_t** numbers[] = {&job.family.at_end, &job.family.evaluations, &job.family.passive};
+            int32_t** numbers[] = {&job.constraints.at_end, &job.constraints.evaluations,
+                                   &job.constraints.passive};
             for (int k = 0; k < 3; ++k) *numbers[k] = more_counts + k;
-            variance.resize(job.columns);
-            job.family.variance = variance.data();
+            deviation.resize(job.columns);
+            job.constraints.deviation = deviation.data();
         }
         const Extent extent = extent_of(job, matrix, members, shared.columns == nullptr);
         slow.assign(Workspace::bytes(extent) / 8 + 16, std::nan(""));
@@ -85,7 +87,7 @@ struct OneSystem {
 
     template <class Team>
     void solve(const Team& team) {
-        solve_system<double>(team, job, 0, task);
+        solve_system<NumbersOf<double>>(team, job, 0, task);
     }
 
     Job job;
@@ -98,7 +100,7 @@ struct OneSystem {
     int64_t costs[4] = {};
     // Of general problems.
     std::vector<int8_t> state;
-    std::vector<double> variance;
+    std::vector<double> deviation;
     double more[6] = {};
     int32_t more_counts[3] = {};
 

@@ -116,8 +116,8 @@ template <class Chosen, class Team>
 bool solve_small(const Job& job, const small::Products& products, const Team& team,
                  small::Store<Chosen, Team::width>& store) {
     small::Solver<Chosen, Team> solver(job, 0, products, team, store);
-    for (bool goes_on = solver.start(); goes_on;) goes_on = solver.go_on();
-    return solver.finish();
+    for (bool goes_on = solver.begin(); goes_on;) goes_on = solver.iterate();
+    return solver.certify();
 }
 
 template <class Chosen>
@@ -156,7 +156,7 @@ bool compare_one(Full& full, const Shared& shared, double within, const char* wh
     products.table = full.job.tables;
     std::vector<double> inverse(padded(full.job.columns + 1));
     if (!Chosen::own_norms) {
-        for (int j = 0; j < full.job.columns + full.job.family.slack; ++j) {
+        for (int j = 0; j < full.job.columns + full.job.constraints.slack; ++j) {
             const double square = shared.gram[j * shared.gram_stride + j];
             inverse[j] = square > 0 ? 1 / std::sqrt(square) : 0.0;
         }
@@ -180,14 +180,14 @@ bool compare_one(Full& full, const Shared& shared, double within, const char* wh
         size = std::max(size, std::fabs(full.x[j]));
         apart = std::max(apart, std::fabs(answer.x[j] - full.x[j]));
         if (answer.active[j] != full.active[j] ||
-            (full.job.family.general && answer.state[j] != full.state[j])) {
+            (full.job.constraints.general && answer.state[j] != full.state[j])) {
             std::printf("%s %d: column %zu is active %d, %d\n", what, number, j, answer.active[j],
                         full.active[j]);
             ++failures;
         }
-        if (full.job.family.general &&
-            !(std::fabs(answer.variance[j] - full.variance[j]) <= 1e-6 * std::fabs(full.variance[j]))) {
-            std::printf("%s %d: variances %g, %g\n", what, number, answer.variance[j], full.variance[j]);
+        if (full.job.constraints.general &&
+            !(std::fabs(answer.deviation[j] - full.deviation[j]) <= 1e-6 * std::fabs(full.deviation[j]))) {
+            std::printf("%s %d: deviations %g, %g\n", what, number, answer.deviation[j], full.deviation[j]);
             ++failures;
         }
     }
@@ -200,7 +200,7 @@ bool compare_one(Full& full, const Shared& shared, double within, const char* wh
         std::printf("%s %d: residuals %g and %g\n", what, number, answer.residual, full.residual);
         ++failures;
     }
-    if (full.job.family.general)
+    if (full.job.constraints.general)
         for (int k = 0; k < 6; ++k) {
             // (The fit of normal equations is found elsewhere.)
             if (full.job.rows == 0 && k >= 3) continue;
@@ -263,8 +263,8 @@ int main() {
             if (variant % 3 == 2) system.job.warm_values = system.start.data();
             const Prepared<Plain> prepared = prepare<Plain>(system.job);
             OneSystem<Plain> full(system.job, 1, 0, prepared.shared);
-            compare<Kind<double, one_matrix, false, false, false, 64, 32>>(full, prepared.shared, 1e-10,
-                                                                           "system", number, m >= n ? 1 : -1);
+            compare<Kind<NumbersOf<double>, one_matrix, false, false, false, 64, 32>>(
+                full, prepared.shared, 1e-10, "system", number, m >= n ? 1 : -1);
         }
     // More positive columns than it has room for.
     for (int variant = 0; variant < 2; ++variant) {
@@ -277,11 +277,11 @@ int main() {
         const Prepared<Plain> prepared = prepare<Plain>(system.job);
         OneSystem<Plain> full(system.job, 1, 0, prepared.shared);
         if (variant == 0)
-            compare<Kind<double, one_matrix, false, false, false, 64, 48>>(full, prepared.shared, 1e-8,
-                                                                           "many positive", variant, 1);
+            compare<Kind<NumbersOf<double>, one_matrix, false, false, false, 64, 48>>(
+                full, prepared.shared, 1e-8, "many positive", variant, 1);
         else
-            compare<Kind<double, one_matrix, false, false, false, 64, 16>>(full, prepared.shared, 1e-8,
-                                                                           "too many positive", variant, 0);
+            compare<Kind<NumbersOf<double>, one_matrix, false, false, false, 64, 16>>(
+                full, prepared.shared, 1e-8, "too many positive", variant, 0);
     }
     // Decays: nearly dependent columns, noisy, are solved; a fit to rounding is left.
     int decays_left = 0;
@@ -299,7 +299,7 @@ int main() {
                           (exact ? 0.0 : 5e-3 * normal(random));
         const Prepared<Plain> prepared = prepare<Plain>(system.job);
         OneSystem<Plain> full(system.job, 1, 0, prepared.shared);
-        const bool done = compare<Kind<double, one_matrix, false, false, false, 64, 32>>(
+        const bool done = compare<Kind<NumbersOf<double>, one_matrix, false, false, false, 64, 32>>(
             full, prepared.shared, 1e-6, "decay", variant, exact && damping == 0 ? 0 : -1);
         if (!exact && !done) ++decays_left;
     }
@@ -325,48 +325,48 @@ int main() {
                     if (j < n - 1) differences[j * n + j + 1] = 1;
                     states[j] = static_cast<int8_t>(j % 2 - 1);
                 }
-                if (twist % 5 == 0) job.family.mask = mask.data();
+                if (twist % 5 == 0) job.constraints.mask = mask.data();
                 if (twist % 5 == 2) {
-                    job.family.penalty = differences.data();
-                    job.family.penalty_rows = n - 1;
+                    job.constraints.penalty = differences.data();
+                    job.constraints.penalty_rows = n - 1;
                 }
                 if (twist % 5 == 3) {
-                    job.family.has_states = 1;
+                    job.constraints.has_states = 1;
                     job.warm_marks = reinterpret_cast<const uint8_t*>(states.data());
                 }
                 if (twist % 5 == 4 && feature == normal_equations) {
-                    job.family.summed = 1;
-                    job.family.sum_low = &problem.low;
-                    job.family.sum_high = &problem.high;
+                    job.constraints.summed = 1;
+                    job.constraints.sum_low = &problem.low;
+                    job.constraints.sum_high = &problem.high;
                 }
                 const Prepared<General> prepared = prepare<General>(job);
                 const Shared shared = feature == normal_equations ? Shared() : prepared.shared;
                 OneSystem<General> full(job, 1, 0, shared);
                 const int what = 1000 * n + 100 * twist + feature;
                 if (feature == box)
-                    compare<Kind<double, one_matrix, true, false, false, 64, 32>>(full, shared, 1e-8, "box",
-                                                                                  what, -1);
+                    compare<Kind<NumbersOf<double>, one_matrix, true, false, false, 64, 32>>(
+                        full, shared, 1e-8, "box", what, -1);
                 else if (feature == simplex || feature == range)
-                    compare<Kind<double, one_matrix, true, true, false, 32, 24>>(full, shared, 1e-8, "sum",
-                                                                                 what, -1);
+                    compare<Kind<NumbersOf<double>, one_matrix, true, true, false, 32, 24>>(
+                        full, shared, 1e-8, "sum", what, -1);
                 else if (feature == smooth)
-                    compare<Kind<double, some_matrices, true, false, true, 32, 24>>(full, shared, 1e-8,
-                                                                                    "penalty", what, -1);
+                    compare<Kind<NumbersOf<double>, some_matrices, true, false, true, 32, 24>>(
+                        full, shared, 1e-8, "penalty", what, -1);
                 else if (feature == searched)
-                    compare<Kind<double, one_matrix, true, false, true, 32, 24>>(full, shared, 1e-5, "search",
-                                                                                 what, -1);
+                    compare<Kind<NumbersOf<double>, one_matrix, true, false, true, 32, 24>>(
+                        full, shared, 1e-5, "search", what, -1);
                 else if (twist % 5 == 4)
-                    compare<Kind<double, small::normal_equations, true, true, false, 32, 24>>(
+                    compare<Kind<NumbersOf<double>, small::normal_equations, true, true, false, 32, 24>>(
                         full, shared, 1e-8, "normal equations, sum", what, -1);
                 else
-                    compare<Kind<double, small::normal_equations, true, false, false, 32, 24>>(
+                    compare<Kind<NumbersOf<double>, small::normal_equations, true, false, false, 32, 24>>(
                         full, shared, 1e-8, "normal equations", what, -1);
                 if (feature != box || m < n) continue;
                 const std::vector<double> table = table_of(problem.system);
                 job.tables = table.data();
                 OneSystem<General> own(job, 1, 0);
-                compare<Kind<double, own_matrix, true, false, false, 16, 16>>(own, Shared(), 1e-8, "own box",
-                                                                              what, -1);
+                compare<Kind<NumbersOf<double>, own_matrix, true, false, false, 16, 16>>(own, Shared(), 1e-8,
+                                                                                         "own box", what, -1);
             }
     // Matrices of one system each, with tables: x >= 0, damped; in units that have no products to work with.
     const int own[][2] = {{9, 3}, {30, 8}, {26, 14}, {40, 15}};
@@ -387,7 +387,7 @@ int main() {
             const std::vector<double> table = table_of(system);
             system.job.tables = table.data();
             OneSystem<Plain> full(system.job, 1, 0);
-            compare<Kind<double, own_matrix, false, false, false, 16, 16>>(
+            compare<Kind<NumbersOf<double>, own_matrix, false, false, false, 16, 16>>(
                 full, Shared(), 1e-10, "own matrix", number, tiny ? 0 : 1);
         }
     std::printf("%d solved, %d left, %d of the decays\n", solved, left, decays_left);

@@ -10,7 +10,7 @@
 #include "host/quasi_newton/chunks.hpp"
 #include "host/quasi_newton/engine.hpp"
 #include "host/quasi_newton/history_rows.hpp"
-#include "host/quasi_newton/kept_grams.hpp"
+#include "host/quasi_newton/tile_gram_cache.hpp"
 
 namespace stepwell {
 namespace baseline {
@@ -93,7 +93,7 @@ void run_engine(int64_t batch, int64_t n, int m, int threads, Cauchy policy, boo
                   bounded ? upper.data() : nullptr, weighted ? weights.data() : nullptr);
     EngineView<T> view{memory, &options, threads, workspaces};
     const Chunks chunks(n, threads);
-    view.kept_stride = KeptGrams::doubles_of(options, chunks);
+    view.kept_stride = TileGramCache::doubles_of(options, chunks);
     std::vector<double> kept(size_t(batch * view.kept_stride));
     if (!kept.empty()) view.kept = kept.data();
     bool running = true, inside = true;

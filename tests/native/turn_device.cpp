@@ -81,7 +81,7 @@ int main() {
     e.barrier = reinterpret_cast<Barrier*>(allocate<unsigned int>(2 + groups));
     e.counter = allocate<unsigned int>(3), e.running = allocate<unsigned int>(1);
     e.states = allocate<State>(1), e.report = allocate<State>(1);
-    const bool gangs_are_blocks = !sizes[3];
+    const bool groups_are_blocks = !sizes[3];
     e.chunks = int32_t(chunks), e.walk_length = int32_t(sizes[2]);
     e.sums = int32_t(sizes[1]);
     start_state(*e.states);
@@ -98,9 +98,9 @@ int main() {
         receive(gradient, n);
         const auto launch = [&](TurnPart part) {
             const auto turn = [&] {
-                stepwell_turn(&e, e.states, gangs_are_blocks, gradient, f, 0, int(part));
+                stepwell_turn(&e, e.states, groups_are_blocks, gradient, f, 0, int(part));
             };
-            if (gangs_are_blocks) {
+            if (groups_are_blocks) {
                 emulator::launch(1, threads, turn);
             } else {
                 launch_grid(unsigned(chunks + 1), turn);

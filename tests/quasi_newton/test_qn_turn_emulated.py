@@ -103,7 +103,7 @@ def test_a_run_on_the_emulated_device_is_that_of_the_host(name, tmp_path_factory
     history = next((kind for kind in ("float32", "bfloat16") if f"history of {kind}" in name), None)
     steps = (1, 1) if bounds is None else tuple(int(half.size > 1) for half in bounds)
     defines = kernel_defines(threads, m, dtype == "float32", bounds is not None, weighted, vary, history, steps)
-    defines |= {"SW_REHEARSED_FROM": 0, "SW_GROUPS_FOR_ONE": 0}
+    defines |= {"SW_WARMED_UP_FROM": 0, "SW_GROUPS_FOR_ONE": 0}
     program = build_once(
         tmp_path_factory,
         [ROOT / "tests/native/turn_device.cpp"],
@@ -139,7 +139,7 @@ def test_a_steep_start_on_the_emulated_device(bounded, tmp_path_factory):
     x0 = np.array([500.0, -0.1])
     bounds = (np.array([-1e3, -1.0]), np.array([1e3, 1.0])) if bounded else None
     defines = kernel_defines(32, 4, False, bounded, False, False, None, (1, 1))
-    defines |= {"SW_REHEARSED_FROM": 0, "SW_GROUPS_FOR_ONE": 0}
+    defines |= {"SW_WARMED_UP_FROM": 0, "SW_GROUPS_FOR_ONE": 0}
     flags = ["-O1", *(f"-D{key}={value}" for key, value in defines.items())]
     program = build_once(tmp_path_factory, [ROOT / "tests/native/turn_device.cpp"], flags)
 

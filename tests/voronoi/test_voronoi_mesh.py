@@ -234,3 +234,25 @@ def test_a_mesh_without_triangles():
     assert mesh.edges.shape == (0, 2)
     assert mesh.valence.tolist() == [0] * 4
     assert not mesh.interior.any()
+
+
+def euler(mesh):
+    """Vertices less edges plus triangles: 1 of a disc, 0 of a ring, less by one for every hole."""
+    return len(np.unique(mesh.triangles)) - len(mesh.edges) + len(mesh.triangles)
+
+
+def test_white_pixels_leave_no_hole_and_a_ring_keeps_its_own():
+    rng = np.random.default_rng(6)
+    sites = rng.uniform(0.02, 0.98, (400, 2))
+    picture = np.where(rng.random((100, 100)) < 0.1, 0.0, 1.0)  # white here and there
+    centres = circumcentres(sites, delaunay_mesh(sites).triangles)
+    pixels = np.clip((100 * centres).astype(int), 0, 99)
+    assert np.any(picture[pixels[:, 1], pixels[:, 0]] == 0)  # some fall on such pixels
+    whole, drawn = (delaunay_mesh(sites, density=density) for density in (np.ones((100, 100)), picture))
+    assert euler(whole) == euler(drawn) == 1
+    turn, radius = rng.uniform(0, 2 * np.pi, 800), rng.uniform(0.3, 0.45, 800)
+    ring = 0.5 + np.column_stack([radius * np.cos(turn), radius * np.sin(turn)])
+    rows, columns = (np.mgrid[:200, :200] + 0.5) / 200 - 0.5
+    away = np.hypot(rows, columns)
+    density = ((away > 0.29) & (away < 0.46)).astype(float)
+    assert euler(delaunay_mesh(ring, density=density)) == 0

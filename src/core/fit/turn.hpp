@@ -25,6 +25,7 @@ SW_BEGIN
 
 struct FitConstants {
     static constexpr double accept = 1e-4;       // least ratio of true to foretold decrease
+    static constexpr double first_radius = 0.7;  // over the length of the start; MINPACK: 100, TRF: 1
     static constexpr double tail = 0.05;         // the secant term counts below this promise
     static constexpr double quiet = 1e-4;        // the last step took less than this of the cost
     static constexpr int stall = 30, wall = 12;  // rejections in a row; of points that are not finite
@@ -120,6 +121,8 @@ SW_HD void judge_trial(Size n, const FitOptions& options, FitState<Size::capacit
         const bool tiny = length <= 1e-15 * square_root(place);
         s.rejections = int16_t(tiny ? FitConstants::stall : s.rejections + 1);
         s.nonfinite = int16_t(finite ? 0 : s.nonfinite + 1);
+        // A trial as high as x, where next to nothing is promised, says as much as a step that took nothing.
+        if (finite) s.last = min_of(s.last, absolute(gain) / s.cost);
         return;
     }
     s.last = gain / s.cost;
@@ -148,8 +151,8 @@ SW_HD void scale_model(Size n, const double* low, const double* high, const FitS
         model.low[i] = (low[i] - s.x[i]) * size;
         model.high[i] = (high[i] - s.x[i]) * size;
         for (int j = 0; j <= i; ++j) model.A[at(i, j)] = s.H[at(i, j)] * inverse * model.to_x[j];
-        // (A column that has vanished still needs a pivot; it is then too small to matter.)
-        model.A[at(i, i)] += ridge * max_of(model.A[at(i, i)], 1e-24);
+        // (Relative to the column as it is here: one that has shrunk may still promise much.)
+        model.A[at(i, i)] = model.A[at(i, i)] > 0 ? model.A[at(i, i)] * (1 + ridge) : 1;
     }
 }
 
@@ -160,10 +163,10 @@ SW_HD double length_of(Size n, const BoundedStep<N>& step) {
     return square_root(sum);
 }
 
-// Damps the step until it is as long as the radius: λ inside a bracket (0, ‖b‖/Δ), from the last one.
+// Damps the step until it is as long as the radius: λ inside a bracket (0, ‖b‖/Δ), from the step without.
 template <class Size>
-SW_HD_CALLED void damp_step(Size n, ScaledModel<Size::capacity>& model, double radius, double before,
-                            double& damping, BoundedStep<Size::capacity>& step) {
+SW_HD_CALLED void damp_step(Size n, ScaledModel<Size::capacity>& model, double radius, double& damping,
+                            BoundedStep<Size::capacity>& step) {
     constexpr int N = Size::capacity;
     double length = length_of(n, step), size = 0, diagonal[N];
     for (int i = 0; i < n; ++i) {
@@ -171,18 +174,16 @@ SW_HD_CALLED void damp_step(Size n, ScaledModel<Size::capacity>& model, double r
         diagonal[i] = model.A[at(i, i)];
     }
     double low = 0, high = square_root(size) / max_of(radius, 1e-300);
-    double next = clamp_to(before, 1e-3 * high, high);
     for (int turn = 0; turn < FitConstants::damping_tries; ++turn) {
+        // Newton's step for 1/‖d‖ (Hebden 1973), which falls short of what is wanted by little.
+        double next = damping + (length / radius - 1) * (length * length) / step.bend;
+        if (!(next > low && next < high)) next = square_root(max_of(low, 1e-6 * high) * high);
         damping = next;
         for (int i = 0; i < n; ++i) model.A[at(i, i)] = diagonal[i] + damping;
         bounded_step(n, model.A, model.b, model.low, model.high, 1e-300, true, step);
         length = length_of(n, step);
         if (length >= 0.9 * radius && length <= 1.1 * radius) break;
         (length > radius ? low : high) = damping;
-        // The length falls about as 1/(a + λ); a power of 5/4 overtakes that.
-        const double factor = length / radius;
-        next = damping * factor * square_root(square_root(factor));
-        if (!(next > low && next < high)) next = square_root(max_of(low, 1e-6 * high) * high);
     }
     for (int i = 0; i < n; ++i) model.A[at(i, i)] = diagonal[i];
 }
@@ -199,13 +200,14 @@ SW_HD bool aim(Size n, const FitOptions& options, const double* low, const doubl
     if (s.nonfinite >= FitConstants::wall) return end(FitStatus::nonfinite);
 
     // Is this the end? All from g and H at x.
-    bool stationary = true;
+    bool stationary = true, noisy = options.accuracy > 0;
     double rounding = 0, place = 0;
     for (int i = 0; i < n; ++i) {
         const double diagonal = s.H[at(i, i)];
         const bool held = (s.x[i] <= low[i] && s.g[i] >= 0) || (s.x[i] >= high[i] && s.g[i] <= 0);
-        if (!held && s.g[i] * s.g[i] > options.gtol * options.gtol * diagonal * 2 * s.cost)
-            stationary = false;
+        const double square = held ? 0 : s.g[i] * s.g[i], unit = diagonal * 2 * s.cost;
+        if (square > options.gtol * options.gtol * unit) stationary = false;
+        if (square > 16 * options.accuracy * options.accuracy * unit) noisy = false;
         rounding += diagonal * s.x[i] * s.x[i];
         place += (s.scale[i] > 0 ? s.scale[i] : 1) * s.x[i] * s.x[i];
     }
@@ -218,7 +220,8 @@ SW_HD bool aim(Size n, const FitOptions& options, const double* low, const doubl
     s.promise = -model_value(n, model.A, model.b, step.d) / s.cost;
     if (stationary) return end(FitStatus::gradient);
     if (s.promise <= options.ftol && s.last <= FitConstants::quiet) return end(FitStatus::promise);
-    if (s.rejections > 0 && s.promise <= 8 * options.epsilon) return end(FitStatus::rounding);
+    // (What inexact derivatives promise along columns that are nearly dependent may be their error alone.)
+    if (s.rejections > 0 && (s.promise <= 8 * options.epsilon || noisy)) return end(FitStatus::rounding);
     if (s.rejections >= FitConstants::stall) return end(FitStatus::stalled);
     if (s.iterations >= options.max_iterations || s.evaluations >= options.max_evaluations)
         return end(FitStatus::limit);
@@ -235,9 +238,9 @@ SW_HD bool aim(Size n, const FitOptions& options, const double* low, const doubl
             s.secant_used = 1;
         }
     }
-    if (s.radius < 0) s.radius = place > 0 ? square_root(place) : 100;
+    if (s.radius < 0) s.radius = place > 0 ? FitConstants::first_radius * square_root(place) : 100;
     double damping = 0;
-    if (length_of(n, step) > 1.1 * s.radius) damp_step(n, model, s.radius, s.damping, damping, step);
+    if (length_of(n, step) > 1.1 * s.radius) damp_step(n, model, s.radius, damping, step);
     s.damping = damping;
 
     bool moves = false;
@@ -273,6 +276,10 @@ SW_HD bool fit_turn(Size n, const FitOptions& options, const double* low, const 
             return false;
         }
         take_point(n, s, cost, g, H);
+        // A residual that moving x by a thousandth of the start's rounding would change as much is none.
+        double sum = 0;
+        for (int i = 0; i < n; ++i) sum += s.scale[i] * s.x[i] * s.x[i];
+        s.floor = max_of(s.floor, 8e-6 * options.epsilon * options.epsilon * sum);
     } else {
         judge_trial(n, options, s, cost, g, H);
         if (s.status != FitStatus::running) return false;

@@ -27,8 +27,9 @@ struct FitOptions {
     double ftol, gtol, xtol;  // xtol 0: not tested
     double epsilon;           // of the type in which the caller evaluates
     int32_t max_iterations, max_evaluations;
-    int8_t single;  // trial points are rounded to float32; bounds have been
-    int8_t secant;  // the term of second derivatives in the tail
+    int8_t single;        // trial points are rounded to float32; bounds have been
+    int8_t secant;        // the term of second derivatives in the tail
+    double accuracy = 0;  // relative error of the derivatives beyond rounding, as of differences
 };
 
 // One problem of at most N parameters. Matrices are lower triangles, packed by rows: entry (i, j <= i) is at

@@ -21,7 +21,7 @@ struct NnlsOptions {
 
 // What a problem has beyond x >= 0 and one lambda of all systems; `general` is 0 where it has nothing.
 // Strides are numbers from one system to the next, 0: one row for all.
-struct NnlsFamily {
+struct NnlsConstraints {
     int32_t general;
     int32_t nonnegative;          // 1: bounds are (0, inf), and violations are relative to |b| alone
     const double *lower, *upper;  // a row: the bounds of x
@@ -76,8 +76,10 @@ constexpr int64_t nnls_chain_length = 64;
 
 struct NnlsJob {
     int64_t systems;
-    int64_t whole;  // systems of the batch that these are a part of, by which a method is chosen; or 0
+    // Of the batch that these are a part of, by which a method is chosen; or 0.
+    int64_t systems_in_batch;
     int32_t rows, columns;
+    int32_t single;  // 1: a, b, warm_values, x and dual are floats; 0: doubles. Read by the host alone.
     // Dense matrices, `a_stride` apart (0: one for all); or, where `pulse_length` is not 0, pulses of a
     // convolution.
     const void* a;
@@ -87,7 +89,7 @@ struct NnlsJob {
     int64_t b_stride;
     const double* tables;  // of small systems with matrices of their own: see small/tables.hpp
     NnlsOptions options;
-    NnlsFamily family;
+    NnlsConstraints constraints;
     const void* warm_values;    // a row a system, or null
     const uint8_t* warm_marks;  // a row a system, or null
     int64_t warm_stride;        // 0: one row for all

@@ -12,7 +12,7 @@
 SW_BEGIN
 namespace lsq {
 
-// What is left of a column's square where it does not depend on the others: as in enter_plainly().
+// What is left of a column's square where it does not depend on the others: as in insert_by_gram().
 SW_HD double least_square_of_new(const Setting& setting, int j) {
     return dependent_below(setting.extent.columns) * setting.norm_of(j) * setting.norm_of(j);
 }
@@ -328,7 +328,7 @@ private:
 #endif
 
 // The columns at `number` positions after the last. False where one depends on others to rounding; the factor
-// is then as it was. Called on a copy, as enter_with_care() is.
+// is then as it was. Called on a copy, as insert_by_csne_or_qr() is.
 template <class Team>
 SW_CALL bool enter_in_blocks(const FactorState<Team> factor, int number) {
     const BlockEntry<Team> entry(factor);

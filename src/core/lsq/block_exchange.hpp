@@ -11,9 +11,9 @@
 SW_BEGIN
 namespace lsq {
 
-template <class Team, class Matrix, class Rounding>
-struct BlockExchange : GeneralSystem<Team, Matrix, Rounding> {
-    using Base = GeneralSystem<Team, Matrix, Rounding>;
+template <class Team, class Matrix, class Numbers>
+struct BlockExchange : GeneralSystem<Team, Matrix, Numbers> {
+    using Base = GeneralSystem<Team, Matrix, Numbers>;
     using Base::factor;
     using Base::fresh;
     using Base::slack;

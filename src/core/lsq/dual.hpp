@@ -68,7 +68,7 @@ struct DualState {
     // Of the general solver: sum |a_j| |x_j| of what is at bounds, and the multiplier of a bound sum, which
     // is in ws.w.
     double reference_size = 0, multiplier = 0;
-    bool has_moved = false;  // b has lost a column's part once, to rounding
+    bool has_moved = false;              // b has lost a column's part once, to rounding
     double weighed_square = 0;           // this member's part of the residual's, under the metric
     const double* given_gram = nullptr;  // this system's, where normal equations are given
 
@@ -89,19 +89,22 @@ struct DualState {
     }
 
     // Scales b, measures the columns, and finds the dual of x = 0. False where something is not finite.
-    template <class Scalar>
-    SW_HD bool begin(const Scalar* b) {
+    template <class Numbers>
+    SW_HD bool begin(const Numbers& numbers, const void* b) {
         const Matrix& matrix = task.matrix;
         const int length = task.extent.row_length();
         team.each_short(4, [&](int k) { ws.costs[k] = 0; });
-        const double magnitude = largest_magnitude(team, b, matrix.rows);
+        const double magnitude =
+            numbers.with(b, [&](const auto* values) { return largest_magnitude(team, values, matrix.rows); });
         if (!is_finite(magnitude)) return false;
         b_scale = magnitude >= smallest_size ? power_below(magnitude) : 0.0;
         double *r = ws.r, *own_b = ws.b;
         const double scale = b_scale;
         const int rows = matrix.rows;
         // Without a condition a compiler makes vectors of it.
-        team.each(rows, [=](int i) { own_b[i] = r[i] = scale * double(b[i]); });
+        numbers.with(b, [&](const auto* values) {
+            team.each(rows, [=](int i) { own_b[i] = r[i] = scale * double(values[i]); });
+        });
         team.each(length - rows, [=](int i) { own_b[rows + i] = r[rows + i] = 0.0; });
         const int before = static_cast<int>(padded(matrix.zeros_before()));
         team.each(before, [=](int i) { r[i - before] = 0; });

@@ -26,20 +26,20 @@ struct Factor : FactorState<Team> {
     // a_j . (b - A x), where x is settled, or a_j . b. Of the `others` candidates at the positions after it,
     // products_with_others() then tells.
     // Where a sum is bound, `product` has its multiplier times the column's coefficient in it.
-    SW_HD Entrance weigh(int j, const double* against, double product, int settled_there, int others,
+    SW_HD Inserted weigh(int j, const double* against, double product, int settled_there, int others,
                          double multiplier = 0) {
         if (count >= setting.extent.max_columns) return {Entry::dependent, 0, 0, 0, 0};
         if (triangle.is_full(count)) triangle = Triangle(Packing::widened(team, triangle, count));
-        Entrance column =
-            keeps_q() ? enter_with_care<Team>(*this, j, against)
-                      : enter_plainly<Team>(*this, j, against, product, settled_there, others, multiplier);
+        Inserted column =
+            keeps_q() ? insert_by_csne_or_qr<Team>(*this, j, against)
+                      : insert_by_gram<Team>(*this, j, against, product, settled_there, others, multiplier);
         if (ws.triangle.sum && column.outcome == Entry::entered)
             column.share = this->share_of(j, column.inverse);
         return column;
     }
 
     // The new unknown's value in the solution with the column weighed last, times its pivot.
-    SW_HD double promise(const Entrance& column) const {
+    SW_HD double promise(const Inserted& column) const {
         const double* sum = ws.triangle.sum;
         if (!sum) return column.target;
         return column.target + this->multiplier_with(column.share, column.target) * column.share;
@@ -53,7 +53,7 @@ struct Factor : FactorState<Team> {
     }
 
     // Inserts the column weighed last. No sync.
-    SW_HD void accept(const Entrance& column) {
+    SW_HD void accept(const Inserted& column) {
         if (this->inverted())
             Inverse::append(team, triangle, count, ws.h, column.inverse, column.target, column.share);
         else if (team.row() == 0)

@@ -12,17 +12,17 @@ namespace lsq {
 struct Ascent {
     double top, product;
 };
-template <class Scalar>
-SW_HD Ascent ascent_of(const NnlsFamily& family, int64_t system, int n, const Scalar* x, const Scalar* dual,
-                       double multiplier) {
-    const uint8_t* mask = family.mask ? family.mask + system * family.mask_stride : nullptr;
+template <class Numbers>
+SW_HD Ascent ascent_of(const Numbers& numbers, const NnlsConstraints& constraints, int64_t system, int n,
+                       const void* x, const void* dual, double multiplier) {
+    const uint8_t* mask = constraints.mask ? constraints.mask + system * constraints.mask_stride : nullptr;
     double top = -double_infinity, product = 0;
     SW_ROLLED
     for (int j = 0; j < n; ++j) {
-        const double c = family.coefficients ? family.coefficients[j] : 1.0;
-        const double w = double(dual[j]) - (family.slack ? multiplier * c : 0.0);
-        if (!mask || mask[j]) top = max_of(top, family.coefficients ? w / c : w);
-        product += w * double(x[j]);
+        const double c = constraints.coefficients ? constraints.coefficients[j] : 1.0;
+        const double w = numbers.read(dual, j) - (constraints.slack ? multiplier * c : 0.0);
+        if (!mask || mask[j]) top = max_of(top, constraints.coefficients ? w / c : w);
+        product += w * numbers.read(x, j);
     }
     return {top, product};
 }
@@ -34,9 +34,10 @@ SW_HD Number frank_wolfe_gap(Number top, Number product, Number least, Number mo
     const Number gap = 2 * (top * (top > 0 ? most : least) - product);
     return gap < 0 ? Number{} : gap;
 }
-SW_HD double frank_wolfe_gap(const NnlsFamily& family, int64_t system, const Ascent& w) {
-    return frank_wolfe_gap(w.top, w.product, max_of(family.sum_low[system * family.sum_stride], 0.0),
-                           family.sum_high[system * family.sum_stride]);
+SW_HD double frank_wolfe_gap(const NnlsConstraints& constraints, int64_t system, const Ascent& w) {
+    return frank_wolfe_gap(w.top, w.product,
+                           max_of(constraints.sum_low[system * constraints.sum_stride], 0.0),
+                           constraints.sum_high[system * constraints.sum_stride]);
 }
 
 }  // namespace lsq

@@ -9,12 +9,13 @@
 SW_BEGIN
 namespace lsq {
 
-template <class Team, class Matrix, class Rounding>
-struct GeneralAnswer : BlockExchange<Team, Matrix, Rounding> {
-    using Base = BlockExchange<Team, Matrix, Rounding>;
+template <class Team, class Matrix, class Numbers>
+struct GeneralAnswer : BlockExchange<Team, Matrix, Numbers> {
+    using Base = BlockExchange<Team, Matrix, Numbers>;
     using Base::b_norm;
     using Base::b_scale;
     using Base::factor;
+    using Base::numbers;
     using Base::squared_residual;
     using Base::tally;
     using Base::task;
@@ -24,10 +25,9 @@ struct GeneralAnswer : BlockExchange<Team, Matrix, Rounding> {
     SW_HD GeneralAnswer(const Team& team, const Task<Matrix>& task) : Base(team, task) {}
 
     // Writes x, its certificate, and the status that follows.
-    template <class Scalar>
-    SW_HD void general_answer(const Job& job, int64_t system, const Scalar* b, Scalar* x, Scalar* dual,
+    SW_HD void general_answer(const Job& job, int64_t system, const void* b, void* x, void* dual,
                               uint8_t* active, double& residual, double& violation) {
-        const Family& family = job.family;
+        const Constraints& constraints = job.constraints;
         const int n = task.matrix.top.columns;
         const double unscale = 1 / b_scale;
         const double missing = double_nan();
@@ -37,26 +37,26 @@ struct GeneralAnswer : BlockExchange<Team, Matrix, Rounding> {
             lost ? Measured{missing, missing, missing, missing, missing} : measure(job, system, b, x);
         team.each(n, [&](int j) {
             const double scale = lost ? 0.0 : task.scale_of(j);
-            dual[j] = Scalar(lost ? missing : scale > 0 ? ws.w[j] / scale * unscale : 0.0);
+            numbers.write(dual, j, lost ? missing : scale > 0 ? ws.w[j] / scale * unscale : 0.0);
         });
         const double seminorm = lost ? missing : norm_of_penalty(x);
         residual = lost ? missing : residual_norm / b_scale;
         violation = lost ? missing : violation_of(job, measured);
-        if (!lost) tally.status = judged_status(job, measured, sizeof(Scalar) < sizeof(double), tally.status);
+        if (!lost) tally.status = judged_status(job, measured, numbers.rounds, tally.status);
         if (tally.status == converged && !is_finite(residual) && !task.extent.gram_only)
             tally.status = stalled;
         team.sync();
         if (team.rank() == 0) {
             const double multiplier = lost ? missing : this->multiplier * unscale;
-            family.multiplier[system] = multiplier;
-            if (family.summed && family.gap)
-                family.gap[system] =
-                    frank_wolfe_gap(family, system, ascent_of(family, system, n, x, dual, multiplier));
-            family.equality_error[system] = lost ? missing : measured.sum_error;
-            if (family.used_lam) {
-                family.used_lam[system] = square_root(factor.penalty);
-                family.fit[system] = residual * residual;
-                family.seminorm[system] = seminorm;
+            constraints.multiplier[system] = multiplier;
+            if (constraints.summed && constraints.gap)
+                constraints.gap[system] = frank_wolfe_gap(
+                    constraints, system, ascent_of(numbers, constraints, system, n, x, dual, multiplier));
+            constraints.equality_error[system] = lost ? missing : measured.sum_error;
+            if (constraints.used_lam) {
+                constraints.used_lam[system] = square_root(factor.penalty);
+                constraints.fit[system] = residual * residual;
+                constraints.seminorm[system] = seminorm;
             }
         }
         team.sync();
@@ -85,16 +85,16 @@ private:
     SW_HD bool is_lost() const { return tally.status == non_finite || tally.status == infeasible; }
 
     // x at a bound is the bound itself. An x beyond the largest number of its kind is lost.
-    template <class Scalar>
-    SW_HD void write_x(const Job& job, int64_t system, Scalar* x, uint8_t* active) {
-        const Family& family = job.family;
+    SW_HD void write_x(const Job& job, int64_t system, void* x, uint8_t* active) {
+        const Constraints& constraints = job.constraints;
         const int n = task.matrix.top.columns;
         const bool lost = is_lost();
-        int8_t* state = family.state + system * n;
+        int8_t* state = constraints.state + system * n;
         double* full = ws.score;  // x in the caller's units
         team.each(n, [&](int j) {
             const int own = lost ? 0 : ws.state[j];
-            const bool masked = !lost && family.mask && !family.mask[system * family.mask_stride + j];
+            const bool masked =
+                !lost && constraints.mask && !constraints.mask[system * constraints.mask_stride + j];
             const double at = own & is_free || masked ? 0.0
                               : own & reflected       ? this->given_upper[j]
                                                       : this->given_lower[j];
@@ -115,35 +115,34 @@ private:
         team.sync();
         double bad = 0;
         team.each(n, [&](int j) {
-            const bool masked = family.mask && !family.mask[system * family.mask_stride + j];
+            const bool masked = constraints.mask && !constraints.mask[system * constraints.mask_stride + j];
             const double value =
                 lost || masked ? full[j] : clamp_to(full[j], this->given_lower[j], this->given_upper[j]);
-            x[j] = Scalar(value);
-            if (!is_finite(x[j])) bad = 1;
+            numbers.write(x, j, value);
+            if (!is_finite(numbers.rounded(value))) bad = 1;
         });
         if (team.max(bad) > 0 && !lost) tally.status = non_finite;
         team.sync();
     }
 
     // The residual, the dual and the multiplier of x from what was given; the dual is in ws.w, scaled.
-    template <class Scalar>
-    SW_CALL Measured measure(const Job& job, int64_t system, const Scalar* b, const Scalar* x) {
+    SW_CALL Measured measure(const Job& job, int64_t system, const void* b, const void* x) {
         const bool summed = task.matrix.summed;
         // Where x counts from zero, ever did and is not rounded, ws.w is that of x already.
-        if (sizeof(Scalar) < sizeof(double) || summed || this->relaxes || this->reference_size != 0 ||
-            this->has_moved)
+        if (numbers.rounds || summed || this->relaxes || this->reference_size != 0 || this->has_moved)
             find_dual(job, system, b, x);
         else
             residual_norm =
                 square_root(max_of(0.0, ws.metric ? this->squared_fit() : double(squared_residual)));
         Measured measured{0, b_norm, 0, 0, 0};
         const int n = task.matrix.top.columns;
-        const uint8_t* mask = job.family.mask ? job.family.mask + system * job.family.mask_stride : nullptr;
+        const uint8_t* mask =
+            job.constraints.mask ? job.constraints.mask + system * job.constraints.mask_stride : nullptr;
         double sum = 0, sum_size = 0;
-        const auto lower = [&](int j) { return double(Scalar(this->given_lower[j])); };
-        const auto upper = [&](int j) { return double(Scalar(this->given_upper[j])); };
+        const auto lower = [&](int j) { return numbers.rounded(this->given_lower[j]); };
+        const auto upper = [&](int j) { return numbers.rounded(this->given_upper[j]); };
         team.each(n, [&](int j) {
-            const double value = x[j], scale = task.scale_of(j);
+            const double value = numbers.read(x, j), scale = task.scale_of(j);
             const double part = scale > 0 ? absolute(value) * (b_scale / scale) * task.size_of(j) : 0.0;
             measured.size += part;
             if (!(ws.state[j] & is_positive)) measured.given += part;
@@ -175,11 +174,14 @@ private:
                 team, n,
                 [&](int j) {
                     const bool out = mask && !mask[j];
+                    const double value = numbers.read(x, j);
                     return SummedColumn{ws.w[j], ws.sum_of[j],
                                         ws.square[j] + penalty_in(j) > 0 ? task.inverse_norm_of(j) : 0.0,
-                                        !out && x[j] < upper(j), !out && x[j] > lower(j)};
+                                        !out && value < upper(j), !out && value > lower(j)};
                 },
-                allowed_shifts(sum, low, high, measured.sum_size, this->multiplier), shift);
+                allowed_shifts(sum, low, high, rounding_of_sum(numbers.rounds) * measured.sum_size,
+                               this->multiplier),
+                shift);
             team.sync();
             team.each(this->columns(), [&](int j) { ws.w[j] += shift * ws.sum_of[j]; });
             this->multiplier += shift;
@@ -205,17 +207,18 @@ private:
         return ws.penalty_square ? factor.penalty * ws.penalty_square[j] : 0.0;
     }
 
-    template <class Scalar>
-    SW_CALL void find_dual(const Job& job, int64_t system, const Scalar* b, const Scalar* x) {
-        const Family& family = job.family;
+    SW_CALL void find_dual(const Job& job, int64_t system, const void* b, const void* x) {
+        const Constraints& constraints = job.constraints;
         const Matrix& matrix = task.matrix;
         const int length = task.extent.row_length(), rows = matrix.top.rows, n = matrix.top.columns;
-        const double* weights = family.weights ? family.weights + system * family.weights_stride : nullptr;
+        const double* weights =
+            constraints.weights ? constraints.weights + system * constraints.weights_stride : nullptr;
         double *r = ws.r, *scaled = ws.score;
-        team.each(this->columns(), [&](int j) { scaled[j] = j < n ? double(x[j]) * b_scale : 0.0; });
+        team.each(this->columns(), [&](int j) { scaled[j] = j < n ? numbers.read(x, j) * b_scale : 0.0; });
         if (!task.extent.gram_only)
-            team.each(rows,
-                      [&](int i) { r[i] = weights && !(weights[i] > 0) ? 0.0 : b_scale * double(b[i]); });
+            team.each(rows, [&](int i) {
+                r[i] = weights && !(weights[i] > 0) ? 0.0 : b_scale * numbers.read(b, i);
+            });
         team.each(length - rows, [&](int i) { r[rows + i] = 0; });
         team.sync();
         matrix.subtract_product(team, scaled, r);
@@ -232,7 +235,7 @@ private:
             residual_norm = norm_of_extremes(rows, weights);
         team.sync();
         if (task.extent.gram_only)
-            dual_of_gram(family, system, scaled);
+            dual_of_gram(constraints, system, scaled);
         else
             matrix.multiply(team, r, task.envelope, ws.w, ws.scratch);
         this->scale_dual();
@@ -255,9 +258,9 @@ private:
     }
 
     // From normal equations, which are all there is.
-    SW_CALL void dual_of_gram(const Family& family, int64_t system, const double* x) {
+    SW_CALL void dual_of_gram(const Constraints& constraints, int64_t system, const double* x) {
         const int n = task.matrix.top.columns;
-        const double* linear = family.linear + system * family.linear_stride;
+        const double* linear = constraints.linear + system * constraints.linear_stride;
         team.each(this->columns(), [&](int j) {
             double sum = 0;
             if (j < n) {
@@ -272,17 +275,16 @@ private:
     }
 
     // |L x|, of x in the caller's units.
-    template <class Scalar>
-    SW_HD double norm_of_penalty(const Scalar* x) const {
+    SW_HD double norm_of_penalty(const void* x) const {
         const Matrix& matrix = task.matrix;
         double square = 0;
         team.each(matrix.penalty_rows, [&](int i) {
             double sum = 0;
             if (matrix.penalty) {
                 const double* row = matrix.penalty + static_cast<int64_t>(i) * matrix.top.columns;
-                for (int j = 0; j < matrix.top.columns; ++j) sum += row[j] * double(x[j]);
+                for (int j = 0; j < matrix.top.columns; ++j) sum += row[j] * numbers.read(x, j);
             } else {
-                sum = x[i];
+                sum = numbers.read(x, i);
             }
             square += sum * sum;
         });

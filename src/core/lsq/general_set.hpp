@@ -6,11 +6,12 @@
 SW_BEGIN
 namespace lsq {
 
-template <class Team, class Matrix, class Rounding>
-struct GeneralSet : GeneralAnswer<Team, Matrix, Rounding> {
-    using Base = GeneralAnswer<Team, Matrix, Rounding>;
+template <class Team, class Matrix, class Numbers>
+struct GeneralSet : GeneralAnswer<Team, Matrix, Numbers> {
+    using Base = GeneralAnswer<Team, Matrix, Numbers>;
     using Base::factor;
     using Base::fresh;
+    using Base::numbers;
     using Base::tally;
     using Base::task;
     using Base::team;
@@ -23,8 +24,7 @@ struct GeneralSet : GeneralAnswer<Team, Matrix, Rounding> {
 protected:
     // The start of a problem with bounds. Of a warm start the set counts, and which columns are at which
     // bound; where it does not lead to a point within the bounds, the start is cold.
-    template <class Scalar>
-    SW_CALL Pending start_general(const Job& job, int64_t system, const Scalar* b, WarmStart<Scalar> warm,
+    SW_CALL Pending start_general(const Job& job, int64_t system, const void* b, WarmStart warm,
                                   double penalty) {
         if (task.extent.in_blocks() && task.options.guarded) {
             const Exchange outcome = start_in_blocks(warm);
@@ -47,15 +47,13 @@ protected:
     }
 
     // As before the first column entered.
-    template <class Scalar>
-    SW_HD void begin_anew(const Job& job, int64_t system, const Scalar* b, double penalty) {
+    SW_HD void begin_anew(const Job& job, int64_t system, const void* b, double penalty) {
         this->empty_factor(factor.update);
         this->begin_general(job, system, b, penalty);
     }
 
     // Exchanges from the set of a warm start, the free columns with it, or from these alone.
-    template <class Scalar>
-    SW_CALL Exchange start_in_blocks(WarmStart<Scalar> warm) {
+    SW_CALL Exchange start_in_blocks(WarmStart warm) {
         const bool cold = !(warm.values || warm.marks || warm.states);
         if (!cold) cross_as_said(warm);
         const int number = this->list(ws.order, [&](int j) {
@@ -68,19 +66,17 @@ protected:
     }
 
     // What a warm start says of column j: -1 at its lower bound, 1 at its upper, 0 between.
-    template <class Scalar>
-    SW_HD int said_of(WarmStart<Scalar> warm, int j) const {
+    SW_HD int said_of(WarmStart warm, int j) const {
         if (j >= task.matrix.top.columns) return 0;
         if (warm.states) return warm.states[j] == 2 ? -1 : warm.states[j];
         if (warm.marks) return warm.marks[j] ? 0 : -1;
-        const double value = warm.values[j];
+        const double value = numbers.read(warm.values, j);
         return value <= this->given_lower[j] ? -1 : value >= this->given_upper[j] ? 1 : 0;
     }
 
     // Takes the set of a warm start: what the solution then has outside its bounds leaves there. Whether a
     // point within all bounds came of it, which is in ws.z.
-    template <class Scalar>
-    SW_CALL bool start_from_set(WarmStart<Scalar> warm) {
+    SW_CALL bool start_from_set(WarmStart warm) {
         cross_as_said(warm);
         this->enter_free(this->insert_free());
         for (int j = 0; j < this->columns(); ++j) {
@@ -91,8 +87,7 @@ protected:
     }
 
     // Takes columns to the bounds that a warm start has them at.
-    template <class Scalar>
-    SW_HD void cross_as_said(WarmStart<Scalar> warm) {
+    SW_HD void cross_as_said(WarmStart warm) {
         const auto crosses = [&](int j) {
             const int state = ws.state[j];
             if (state & (excluded | is_free)) return false;

@@ -146,7 +146,7 @@ private:
         double product = columns.factor_of(place) * team.sum(part);
         if constexpr (Matrix::general)
             if (task.extent.gram_only) product += ws.c[j];
-        const Entrance column = factor.weigh(j, ws.weighed_b, product, 0, 0);
+        const Inserted column = factor.weigh(j, ws.weighed_b, product, 0, 0);
         if (column.outcome == Entry::entered) accept(j, column);
         return column.outcome;
     }
@@ -222,7 +222,7 @@ private:
             if (candidate != place) exchange(candidate, place);
             const int j = ws.order[place], others = max_inserted > 1 ? last - place - 1 : 0;
             const double way = inward(j);
-            const Entrance column =
+            const Inserted column =
                 factor.weigh(j, against, ws.w[j], factor.settled, others, this->multiplier);
             if (column.outcome == Entry::escalate) return false;
             // Lawson & Hanson's test: the new unknown has to become positive.
@@ -278,7 +278,7 @@ private:
     }
 
     // Ends in a sync.
-    SW_HD void accept(int j, const Entrance& column) {
+    SW_HD void accept(int j, const Inserted& column) {
         factor.accept(column);
         if (team.rank() == 0) this->mark(j, ws.state[j] | is_positive);
         team.sync();

@@ -25,7 +25,7 @@ SW_HD Convolution<Scalar> matrix_of(const Job& job, int64_t index, const Convolu
 template <class Top>
 SW_HD Stacked<Top> matrix_of(const Job& job, int64_t index, const Stacked<Top>*) {
     const Top* kind = nullptr;
-    return Stacked<Top>(matrix_of(job, index, kind), job.family);
+    return Stacked<Top>(matrix_of(job, index, kind), job.constraints);
 }
 
 template <class Matrix>
@@ -36,20 +36,20 @@ SW_HD Extent extent_of(const Job& job, const Matrix& matrix, int members, bool g
     e.columns = matrix.columns;
     e.damped = job.options.damping > 0;
     e.max_columns = e.damped ? e.columns : min_of(e.rows, e.columns);
-    const Family& family = job.family;
-    e.general = family.general;
-    e.relative_to_b = is_relative_to_b(family);
-    e.summed = family.summed;
-    e.penalized = family.penalized;
-    e.metric = family.summed || family.penalized || family.weights;
+    const Constraints& constraints = job.constraints;
+    e.general = constraints.general;
+    e.relative_to_b = is_relative_to_b(constraints);
+    e.summed = constraints.summed;
+    e.penalized = constraints.penalized;
+    e.metric = constraints.summed || constraints.penalized || constraints.weights;
     e.zeros_before = matrix.zeros_before();
     e.zeros_after = matrix.zeros_after();
     e.members = members;
     e.pulse_length = matrix.pulse_length();
     e.pulse_origin = matrix.pulse_origin();
     e.square_q = job.options.update == rotations;
-    e.weighted = family.weights != nullptr;
-    e.gram_only = family.gram != nullptr;
+    e.weighted = constraints.weights != nullptr;
+    e.gram_only = constraints.gram != nullptr;
     if (e.gram_only) e.max_columns = e.columns;
     e.has_q = job.options.update != csne && !e.gram_only;
     e.gathers = gathers;
@@ -62,13 +62,13 @@ SW_HD Extent extent_of(const Job& job, const Matrix& matrix, int members, bool g
 }
 
 // The search for lambda is compiled for general problems alone.
-template <class Team, class Matrix, class Rounding, bool general>
+template <class Team, class Matrix, class Numbers, bool general>
 struct SolverOf {
-    typedef ActiveSet<Team, Matrix, Rounding> type;
+    typedef ActiveSet<Team, Matrix, Numbers> type;
 };
-template <class Team, class Matrix, class Rounding>
-struct SolverOf<Team, Matrix, Rounding, true> {
-    typedef Search<Team, Matrix, Rounding> type;
+template <class Team, class Matrix, class Numbers>
+struct SolverOf<Team, Matrix, Numbers, true> {
+    typedef Search<Team, Matrix, Numbers> type;
 };
 
 template <class Team>
@@ -95,48 +95,49 @@ SW_CALL double damping_to_begin_with(const Team& team, const Task<Matrix>& task)
 }
 
 // The task's matrix is that of the system.
-template <class Scalar, class Team, class Matrix>
+template <class Numbers, class Team, class Matrix>
 SW_HD void solve_system(const Team& team, const Job& job, int64_t system, Task<Matrix>& task) {
-    typedef typename SolverOf<Team, Matrix, RoundingTo<Scalar>, Matrix::general>::type Solver;
+    typedef typename SolverOf<Team, Matrix, Numbers, Matrix::general>::type Solver;
     const int64_t n = job.columns;
-    WarmStart<Scalar> warm;
-    if (job.warm_values) warm.values = static_cast<const Scalar*>(job.warm_values) + system * job.warm_stride;
+    const Numbers numbers(job);
+    WarmStart warm;
+    if (job.warm_values) warm.values = numbers.after(job.warm_values, system * job.warm_stride);
     if (job.warm_marks) warm.marks = job.warm_marks + system * job.warm_stride;
     if (job.options.chain && system % nnls_chain_length != 0) warm.marks = job.active + (system - 1) * n;
-    const Scalar* b = static_cast<const Scalar*>(job.b) + system * job.b_stride;
-    Scalar *x = static_cast<Scalar*>(job.x) + system * n, *dual = static_cast<Scalar*>(job.dual) + system * n;
+    const void* b = numbers.after(job.b, system * job.b_stride);
+    void *x = numbers.after(job.x, system * n), *dual = numbers.after(job.dual, system * n);
     uint8_t* active = job.active ? job.active + system * n : nullptr;
     double residual, violation;
     Tally tally;
     int insertions, removals;
     if constexpr (Matrix::general) {
         Solver solver(team, task);
-        const Family& family = job.family;
-        if (family.has_states && warm.marks) {
+        const Constraints& constraints = job.constraints;
+        if (constraints.has_states && warm.marks) {
             warm.states = reinterpret_cast<const int8_t*>(warm.marks);
             warm.marks = nullptr;
         }
         if (job.options.chain && warm.marks) {
-            warm.states = family.state + (system - 1) * n;
+            warm.states = constraints.state + (system - 1) * n;
             warm.marks = nullptr;
         }
         // A chain hands on lambda as well.
         const bool follows = job.options.chain && system % nnls_chain_length != 0;
-        const double near = follows ? family.used_lam[system - 1] : 0.0;
+        const double near = follows ? constraints.used_lam[system - 1] : 0.0;
         solver.solve(job, system, b, warm, is_finite(near) ? near : 0.0);
         const bool known = solver.tally.status != non_finite && solver.tally.status != infeasible;
         solver.general_answer(job, system, b, x, dual, active, residual, violation);
-        if (team.rank() == 0 && family.used_lam) {
+        if (team.rank() == 0 && constraints.used_lam) {
             const double phi0 = solver.unpenalized / (solver.b_scale * solver.b_scale);
-            family.unpenalized[system] = known ? phi0 : double_nan();
-            family.at_end[system] = solver.at_end;
-            family.evaluations[system] = solver.evaluations;
-            family.passive[system] = known ? solver.factor.count - family.summed : 0;
+            constraints.unpenalized[system] = known ? phi0 : double_nan();
+            constraints.at_end[system] = solver.at_end;
+            constraints.evaluations[system] = solver.evaluations;
+            constraints.passive[system] = known ? solver.factor.count - constraints.summed : 0;
         }
-        if (family.factor)
-            solver.keep_factor(family.factor + system * (n * (n + 1) / 2),
-                               family.factor_order + system * (n + 1), known);
-        if (family.deviation) solver.deviations(family.deviation + system * n, known);
+        if (constraints.factor)
+            solver.keep_factor(constraints.factor + system * (n * (n + 1) / 2),
+                               constraints.factor_order + system * (n + 1), known);
+        if (constraints.deviation) solver.deviations(constraints.deviation + system * n, known);
         tally = solver.tally;
         insertions = solver.factor.insertions;
         removals = solver.factor.removals;
@@ -151,7 +152,7 @@ SW_HD void solve_system(const Team& team, const Job& job, int64_t system, Task<M
             Solver solver(team, task);
             solver.tally.solves = tally.solves;
             solver.tally.passes = tally.passes;
-            solver.run(b, warm);
+            solver.run(job, b, warm);
             solver.answer(x, dual, active, residual);
             violation = solver.judge(job);
             tally = solver.tally;

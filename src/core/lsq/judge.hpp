@@ -43,14 +43,17 @@ struct SummedColumn {
     double w, c, inverse_norm;
     bool rises, falls;
 };
+// How x is rounded in single precision.
+constexpr double single_epsilon = 6e-8;
 // How far the sum may be from its ends to be at one, of the size of its terms.
-constexpr double at_end_of_sum = 64 * double_epsilon;
+SW_HD double rounding_of_sum(bool single) {
+    return 64 * (single ? single_epsilon : double_epsilon);
+}
 // What a multiplier may change by, so that its sign is that of the end that the sum is at.
 struct Shifts {
     double least, most;
 };
-SW_HD Shifts allowed_shifts(double sum, double low, double high, double size, double multiplier) {
-    const double room = at_end_of_sum * size;
+SW_HD Shifts allowed_shifts(double sum, double low, double high, double room, double multiplier) {
     const bool at_low = sum <= low + room, at_high = sum >= high - room;
     return {at_high ? -double_infinity : -multiplier, at_low ? double_infinity : -multiplier};
 }
@@ -110,13 +113,13 @@ constexpr double allowed_rounding = 4, allowed_with_sum = 1024;
 // whatever rounds it, the caller sees no certificate.
 constexpr double credible_violation = 1e-7;
 // The same of answers in single precision.
-constexpr double single_epsilon = 6e-8, credible_in_single = 1e-4;
+constexpr double credible_in_single = 1e-4;
 // Nor one that a step of all columns between bounds would lower by the square of more than this part of what
 // x has to fit, whatever tolerance is asked for.
 constexpr double credible_decrement = 1e-2;
 
 SW_HD double violation_of(const Job& job, const Measured& x) {
-    const double measure = is_relative_to_b(job.family) ? x.b_norm : x.size;
+    const double measure = is_relative_to_b(job.constraints) ? x.b_norm : x.size;
     if (!(measure < double_infinity && x.breach < double_infinity)) return double_infinity;
     return measure > 0 ? max_of(0.0, x.breach) / measure : x.breach > 0 ? double_infinity : 0.0;
 }
@@ -124,9 +127,8 @@ SW_HD double violation_of(const Job& job, const Measured& x) {
 // Whether the certificate holds. `single`: x is rounded to single precision.
 SW_HD bool is_certified(const Job& job, const Measured& x, bool single) {
     const Options& options = job.options;
-    const bool summed = job.family.general && job.family.summed;
+    const bool summed = job.constraints.general && job.constraints.summed;
     const double rounding = options.rounding * (summed ? allowed_with_sum : allowed_rounding),
-                 epsilon = single ? single_epsilon : double_epsilon,
                  credible = max_of(options.tolerance, single ? credible_in_single : credible_violation),
                  violation = violation_of(job, x);
     const double slack = (rounding + (single ? 4 * single_epsilon : 0.0)) * x.size;
@@ -134,7 +136,7 @@ SW_HD bool is_certified(const Job& job, const Measured& x, bool single) {
     return (x.breach <= slack || violation <= options.tolerance) && violation <= credible &&
            x.breach <= credible * x.task &&
            (single || x.decrement <= min_of(10 * credible, credible_decrement) * x.given) &&
-           x.excess <= credible_in_single * x.b_norm && x.sum_error <= 64 * epsilon * x.sum_size;
+           x.excess <= credible_in_single * x.b_norm && x.sum_error <= rounding_of_sum(single) * x.sum_size;
 }
 
 // The status of a system that its solver says ended with `said`.

@@ -21,9 +21,9 @@ struct TriangleStorage {
     double* far_entries;  // where entries go when the fast memory is too small for them
     int near_capacity, far_capacity;
     double* inverse_diagonal;
-    double* target;          // Q'b
-    OfGeneral<double*> sum;  // R^-T c of a bound sum c'x; or null
-    double* cosine;          // the rotations of the last removal
+    double* target;              // Q'b
+    IfConstrained<double*> sum;  // R^-T c of a bound sum c'x; or null
+    double* cosine;              // the rotations of the last removal
     double* sine;
     double* scratch;  // a number a member
 

@@ -3,15 +3,16 @@
 //   q = (L'Lx)_P' B^-1 (L'Lx)_P,   d phi / d nu = 2 nu q,   d psi / d nu = -2 q.
 #pragma once
 
+#include "core/lsq/brent.hpp"
 #include "core/lsq/general_set.hpp"
 #include "core/lsq/level.hpp"
 
 SW_BEGIN
 namespace lsq {
 
-template <class Team, class Matrix, class Rounding>
-struct Search : GeneralSet<Team, Matrix, Rounding> {
-    using Base = GeneralSet<Team, Matrix, Rounding>;
+template <class Team, class Matrix, class Numbers>
+struct Search : GeneralSet<Team, Matrix, Numbers> {
+    using Base = GeneralSet<Team, Matrix, Numbers>;
     using Base::b_norm;
     using Base::b_scale;
     using Base::factor;
@@ -30,12 +31,11 @@ struct Search : GeneralSet<Team, Matrix, Rounding> {
     SW_HD Search(const Team& team, const Task<Matrix>& task) : Base(team, task) {}
 
     // Solves with the lambda that is given or, where `near` is, found from there.
-    template <class Scalar>
-    SW_HD void solve(const Job& job, int64_t system, const Scalar* b, WarmStart<Scalar> warm, double near) {
-        this->rounding = rounding_to<Scalar>();
-        const Family& family = job.family;
-        const bool given = family.rule == rule_given && family.penalized;
-        const double lam = given ? family.lam[system * family.lam_stride] : 0.0;
+    SW_HD void solve(const Job& job, int64_t system, const void* b, WarmStart warm, double near) {
+        this->numbers = Numbers(job);
+        const Constraints& constraints = job.constraints;
+        const bool given = constraints.rule == rule_given && constraints.penalized;
+        const double lam = given ? constraints.lam[system * constraints.lam_stride] : 0.0;
         team.each(this->columns(), [&](int j) { ws.kept_bounds[j] = 0; });
         team.sync();
         for (beyond = true; beyond;) {
@@ -51,8 +51,8 @@ struct Search : GeneralSet<Team, Matrix, Rounding> {
     }
 
     // The standard deviation of x where entries of b have deviation one and the set is what it is, in the
-    // caller's units: its square may be no number. With M = R^-1 (I - v v'/v'v) R^-T it is |A_P M e_p| for the unknown at p, which is M_pp^(1/2)
-    // without a penalty, and zero for those at bounds.
+    // caller's units: its square may be no number. With M = R^-1 (I - v v'/v'v) R^-T it is |A_P M e_p| for
+    // the unknown at p, which is M_pp^(1/2) without a penalty, and zero for those at bounds.
     SW_CALL void deviations(double* out, bool known) {
         const Matrix& matrix = task.matrix;
         const int n = matrix.top.columns, count = known ? factor.count : 0;
@@ -116,22 +116,20 @@ private:
     }
 
     // With the bounds that count. Ends early where others would have to.
-    template <class Scalar>
-    SW_HD void solve_once(const Job& job, int64_t system, const Scalar* b, WarmStart<Scalar> warm,
-                          double near) {
-        const Family& family = job.family;
+    SW_HD void solve_once(const Job& job, int64_t system, const void* b, WarmStart warm, double near) {
+        const Constraints& constraints = job.constraints;
         at_end = 0;
         level = 0;
         is_cut = false;
         // At lambda = 0 the problem is at its worst: it is solved as it would be by itself. Rules by a grid
         // begin at its upper end.
-        const double unit = family.rule != rule_given ? trace_ratio() : 1.0;
-        const bool by_grid = (family.rule == rule_gcv || family.rule == rule_lcurve) && unit > 0;
+        const double unit = constraints.rule != rule_given ? trace_ratio() : 1.0;
+        const bool by_grid = (constraints.rule == rule_gcv || constraints.rule == rule_lcurve) && unit > 0;
         if (by_grid) this->begin_general(job, system, b, unit * exponential(grid_high));
         tally.status = this->iterate_called(this->start_general(job, system, b, warm, factor.penalty));
         if (tally.status == limit) return;
         beyond = this->keep_met_bounds();
-        if (family.rule == rule_given || beyond) return;
+        if (constraints.rule == rule_given || beyond) return;
         if (unit == 0) {
             at_end = -1;  // no lambda but 0 has a square
             return;
@@ -147,8 +145,22 @@ private:
             tally.status = this->iterate_called(Pending::nothing);
             if (tally.status == converged && misses_level()) tally.status = stalled;
         }
+        if (tally.status == converged && constraints.rule == rule_chi2 && sum_hides_columns())
+            tally.status = stalled;
         if (is_cut) tally.status = limit;
         if (tally.status != limit) beyond = this->keep_met_bounds();
+    }
+
+    // Whether the row of a sum is so heavy beside a column that the fit without lambda, which sets the level,
+    // has lost its digits. (Twice the precision has them.)
+    SW_HD bool sum_hides_columns() const {
+        if (!ws.sum_of) return false;
+        double any = 0;
+        team.each(this->columns(), [&](int j) {
+            const double sum = factor.row_weight * ws.sum_of[j] * ws.sum_of[j];
+            if (ws.square[j] > 0 && sum > 1e16 * ws.square[j]) any = 1;
+        });
+        return team.max(any) > 0;
     }
 
     // A point of the path of solutions: phi, its derivative by ln nu, and psi.
@@ -157,8 +169,8 @@ private:
     };
 
     SW_CALL void search(const Job& job, int64_t system, double unit, double near) {
-        if (job.family.rule == rule_gcv) return by_cross_validation(job, system, unit);
-        if (job.family.rule == rule_lcurve) return by_corner(unit);
+        if (job.constraints.rule == rule_gcv) return by_cross_validation(job, system, unit);
+        if (job.constraints.rule == rule_lcurve) return by_corner(unit);
         by_level(job, system, unit, near);
     }
 
@@ -225,11 +237,11 @@ private:
 
     // phi = T, with T a multiple of phi at nu = 0, or what the noise makes of it.
     SW_HD void by_level(const Job& job, int64_t system, double unit, double near) {
-        const Family& family = job.family;
+        const Constraints& constraints = job.constraints;
         unpenalized = this->squared_fit();
-        level = family.chi2 * unpenalized;
-        if (family.rule == rule_discrepancy) {
-            const double noise = family.noise[system * family.noise_stride] * b_scale;
+        level = constraints.chi2 * unpenalized;
+        if (constraints.rule == rule_discrepancy) {
+            const double noise = constraints.noise[system * constraints.noise_stride] * b_scale;
             double rows = 0;
             team.each(task.matrix.top.rows, [&](int i) { rows += ws.metric[i] > 0 ? 1.0 : 0.0; });
             level = min_of(team.sum(rows) * noise * noise, LevelSearch::highest);
@@ -238,7 +250,7 @@ private:
                      rounding = task.options.rounding * (b_norm + this->reference_size);
         fresh = false;
         // (Of a fit to rounding a factor is one of rounding; noise that is given is not.)
-        const bool nothing_left = family.rule == rule_chi2 && unpenalized <= rounding * rounding;
+        const bool nothing_left = constraints.rule == rule_chi2 && unpenalized <= rounding * rounding;
         const bool is_zero = factor.count == 0 && this->reference_size == 0;
         if (!(wanted > 0) || nothing_left || is_zero) {
             at_end = -1;
@@ -278,29 +290,46 @@ private:
     // by the eigenvalues t of A'A in the pencil with H = A'A + alpha L'L: sum of alpha t / (alpha t + nu (1 -
     // t)). A grid from large nu to small, whose warm starts are cheap, then Brent's method.
     SW_HD void by_cross_validation(const Job& job, int64_t system, double unit) {
-        const Family& family = job.family;
-        const int64_t row = family.own_spectra ? system : matrix_number(job, system);
-        const int64_t index = family.spectrum_stride ? row : 0;
-        const double* spectrum = family.spectrum + index * family.spectrum_stride;
-        const double alpha = family.pencil[index];
+        const Constraints& constraints = job.constraints;
+        const int64_t row = constraints.own_spectra ? system : matrix_number(job, system);
+        const int64_t index = constraints.spectrum_stride ? row : 0;
+        const double* spectrum = constraints.spectrum + index * constraints.spectrum_stride;
+        const double alpha = constraints.pencil[index];
         const double centre = logarithm(unit), low = centre + grid_low, high = centre + grid_high;
         constexpr int points = 16;
         const double spacing = (high - low) / (points - 1);
         double value[points];
-        for (int k = points - 1; k >= 0; --k) value[k] = cross_validation(low + k * spacing, spectrum, alpha);
+        for (int turn = 0; turn < 2; ++turn) {
+            for (int k = points - 1; k >= 0; --k)
+                value[k] = cross_validation(low + k * spacing, spectrum, alpha);
+            if (!this->trusting || tables_have_digits()) break;
+            this->trusting = false;
+        }
         // About each least of the grid, as there may be several where the set of columns changes.
         double best = double_infinity, best_s = high, last = low;
         for (int k = points - 1; k >= 0; --k) {
-            if ((k > 0 && value[k - 1] < value[k]) || (k < points - 1 && !(value[k] < value[k + 1]))) continue;
+            if ((k > 0 && value[k - 1] < value[k]) || (k < points - 1 && !(value[k] < value[k + 1])))
+                continue;
             const double s = low + k * spacing;
             double x = s, least = value[k];
-            last = brent(max_of(low, s - spacing), x, min_of(high, s + spacing), least, spectrum, alpha);
+            last = brent(max_of(low, s - spacing), x, min_of(high, s + spacing), least,
+                         [&](double u) { return cross_validation(u, spectrum, alpha); });
             if (!(least < best)) continue;
             best = least;
             best_s = x;
             at_end = k == 0 ? -1 : k == points - 1 ? 1 : 0;
         }
         if (last != best_s) evaluate(exponential(best_s));
+    }
+
+    // Whether the solution with the smallest lambda of a grid, which is the last, fits as well as tables of
+    // products say: it is held against A.
+    SW_CALL bool tables_have_digits() {
+        const double before = this->squared_fit();
+        this->trusting = false;
+        this->iterate_called(Pending::nothing);
+        this->trusting = true;
+        return absolute(this->squared_fit() - before) <= 1e-3 * before;
     }
 
     SW_CALL double cross_validation(double s, const double* spectrum, double alpha) {
@@ -313,49 +342,6 @@ private:
         });
         const double rest = task.matrix.top.rows - team.sum(part);
         return phi / (rest * rest);
-    }
-
-    // The minimum between a and c, x with value fx between them (Brent 1973, chapter 5), to 1e-5 in ln nu.
-    // Returns where it looked last.
-    SW_HD double brent(double a, double& x, double c, double& fx, const double* spectrum, double alpha) {
-        constexpr double golden = 0.3819660112501051, tolerance = 1e-5;
-        double w = x, v = x, fw = fx, fv = fx, step = 0, before = 0, last = -double_infinity;
-        for (int k = 0; k < 40; ++k) {
-            const double middle = 0.5 * (a + c);
-            if (absolute(x - middle) <= 2 * tolerance - 0.5 * (c - a)) break;
-            double p = 0, q = 0;
-            if (absolute(before) > tolerance) {
-                const double r = (x - w) * (fx - fv);
-                q = (x - v) * (fx - fw);
-                p = (x - v) * q - (x - w) * r;
-                q = 2 * (q - r);
-                if (q > 0) p = -p;
-                q = absolute(q);
-            }
-            const double earlier = before;
-            before = step;
-            if (absolute(p) < absolute(0.5 * q * earlier) && p > q * (a - x) && p < q * (c - x)) {
-                step = p / q;
-            } else {
-                before = x < middle ? c - x : a - x;
-                step = golden * before;
-            }
-            if (absolute(step) < tolerance) step = step < 0 ? -tolerance : tolerance;
-            const double u = x + step, fu = cross_validation(u, spectrum, alpha);
-            last = u;
-            if (fu <= fx) {
-                (u < x ? c : a) = x;
-                v = w, fv = fw, w = x, fw = fx, x = u, fx = fu;
-            } else {
-                (u < x ? a : c) = u;
-                if (fu <= fw || w == x) {
-                    v = w, fv = fw, w = u, fw = fu;
-                } else if (fu <= fv || v == x || v == w) {
-                    v = u, fv = fu;
-                }
-            }
-        }
-        return last;
     }
 
     // The corner of the curve (ln phi, ln psi): the point of a fixed grid where the circle through it and its

@@ -24,17 +24,17 @@ struct Stacked {
     int rows, columns;
 
     SW_HD Stacked() {}
-    SW_HD Stacked(const Top& matrix, const Family& family)
+    SW_HD Stacked(const Top& matrix, const Constraints& constraints)
         : top(matrix),
-          penalty(family.penalty),
-          coefficients(family.coefficients),
-          lam(family.rule == rule_given && family.lam_stride == 0 ? family.lam : nullptr),
-          penalty_rows(family.penalized ? family.penalty_rows : 0),
-          summed(family.summed),
+          penalty(constraints.penalty),
+          coefficients(constraints.coefficients),
+          lam(constraints.rule == rule_given && constraints.lam_stride == 0 ? constraints.lam : nullptr),
+          penalty_rows(constraints.penalized ? constraints.penalty_rows : 0),
+          summed(constraints.summed),
           // Where more rows follow, the zeros that a convolution reads past its last lie between.
           below(matrix.rows + (penalty_rows + summed ? matrix.zeros_after() : 0)),
           rows(below + summed + penalty_rows),
-          columns(matrix.columns + family.slack) {}
+          columns(matrix.columns + constraints.slack) {}
 
     SW_HD int rows_beneath() const { return summed + penalty_rows; }
     SW_HD int zeros_before() const { return top.zeros_before(); }

@@ -20,43 +20,44 @@ enum Status : int32_t {
 // equations, corrected as in `csne` only where the pivot is small; the first three keep Q.
 enum Update : int32_t { cgs2 = 0, mgs = 1, rotations = 2, csne = 3, gram = 4 };
 
-// How lambda is chosen, where it is not given; stepwell/lsq/family.py has the names.
+// How lambda is chosen, where it is not given; stepwell/lsq/constraints.py has the names.
 enum Rule : int32_t { rule_given = 0, rule_chi2 = 1, rule_discrepancy = 2, rule_gcv = 3, rule_lcurve = 4 };
 
 // What general problems alone have. A kernel for plain ones knows that it is not there, and has no code for
 // it.
 #if defined(SW_GENERAL) && !SW_GENERAL
 template <class T>
-struct OfGeneral {
-    SW_HD OfGeneral& operator=(T) { return *this; }
+struct IfConstrained {
+    SW_HD IfConstrained& operator=(T) { return *this; }
     SW_HD constexpr operator T() const { return T(); }
 };
 #else
 template <class T>
-using OfGeneral = T;
+using IfConstrained = T;
 #endif
 
 typedef NnlsOptions Options;
-typedef NnlsFamily Family;
+typedef NnlsConstraints Constraints;
 
 // Whether violations are over |b|, not |b| + sum |a_j| |x_j|.
-SW_HD bool is_relative_to_b(const Family& family) {
-    return !family.general || family.nonnegative;
+SW_HD bool is_relative_to_b(const Constraints& constraints) {
+    return !constraints.general || constraints.nonnegative;
 }
 typedef NnlsJob Job;
 
 // The number of a system's matrix.
 SW_HD int64_t matrix_number(const Job& job, int64_t system) {
-    return job.family.which ? job.family.which[system] : system;
+    return job.constraints.which ? job.constraints.which[system] : system;
 }
 
 // Whether the one matrix of all systems is prepared once, with its columns stored: of a convolution, whose
 // columns are shifts of one pulse, only where they are few.
 SW_HD bool shares_columns(const Job& job) {
     const bool few = static_cast<int64_t>(job.rows) * job.columns <= int64_t(1) << 22;
-    if (job.family.gram) return false;
-    if (job.family.which) return true;
-    return job.a_stride == 0 && (job.systems > 1 || job.whole > 1) && (job.pulse_length == 0 || few);
+    if (job.constraints.gram) return false;
+    if (job.constraints.which) return true;
+    return job.a_stride == 0 && (job.systems > 1 || job.systems_in_batch > 1) &&
+           (job.pulse_length == 0 || few);
 }
 
 // What one system took, beside the factor's insertions and removals. Column accesses and flops, which count

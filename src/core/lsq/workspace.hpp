@@ -52,10 +52,10 @@ struct Extent {
     bool gathers;    // each system has columns of its own
     bool by_column;  // the envelope is a device's
     // Of the general solver: bounds; a metric of the rows; a bound sum; a penalty.
-    OfGeneral<bool> general, metric, summed, penalized;
-    OfGeneral<bool> weighted;   // rows of A have weights in the metric, which is one there without
-    OfGeneral<bool> gram_only;  // there are normal equations in place of A
-    bool relative_to_b;         // violations are over |b|, not |b| + sum |a_j| |x_j|
+    IfConstrained<bool> general, metric, summed, penalized;
+    IfConstrained<bool> weighted;   // rows of A have weights in the metric, which is one there without
+    IfConstrained<bool> gram_only;  // there are normal equations in place of A
+    bool relative_to_b;             // violations are over |b|, not |b| + sum |a_j| |x_j|
 
     SW_HD int row_length() const { return static_cast<int>(padded(rows)); }
     // Rows of Q: with damping, one more for each unknown.
@@ -109,17 +109,17 @@ struct Workspace {
     Envelope envelope;
     // Of the general solver, null where it is not: what each row counts (squared weights, lambda^2 of the
     // penalty's), its root and the inverse of that; b under the metric, which is b itself without one.
-    OfGeneral<double*> metric, root, inverse_root;
+    IfConstrained<double*> metric, root, inverse_root;
     double* weighed_b;
-    OfGeneral<double*> own_gram;      // columns x columns: scaled products, where normal equations are given
-    OfGeneral<double*> lower, upper;  // columns: the bounds, scaled
-    OfGeneral<double*> c_penalty;     // columns: the part of A'b that is lambda^2 times
-    OfGeneral<double*> sum_of;        // columns: scaled coefficients of the sum
-    OfGeneral<double*> square, penalty_square;  // columns: squared norms in A, and in L
-    OfGeneral<int32_t*> best_state;             // columns: of the best point
-    OfGeneral<int32_t*> kept_bounds;            // columns: far bounds that count all the same; a BoundSide
-    OfGeneral<int32_t*> has_row;                // columns: which of them have their row of own_gram
-    OfGeneral<double*> strip;                   // two blocks of columns that enter together, a row a position
+    IfConstrained<double*> own_gram;  // columns x columns: scaled products, where normal equations are given
+    IfConstrained<double*> lower, upper;            // columns: the bounds, scaled
+    IfConstrained<double*> c_penalty;               // columns: the part of A'b that is lambda^2 times
+    IfConstrained<double*> sum_of;                  // columns: scaled coefficients of the sum
+    IfConstrained<double*> square, penalty_square;  // columns: squared norms in A, and in L
+    IfConstrained<int32_t*> best_state;             // columns: of the best point
+    IfConstrained<int32_t*> kept_bounds;  // columns: far bounds that count all the same; a BoundSide
+    IfConstrained<int32_t*> has_row;      // columns: which of them have their row of own_gram
+    IfConstrained<double*> strip;         // two blocks of columns that enter together, a row a position
 
     // What a team needs without fast memory: the most it can ever need of the slow.
     SW_HD static int64_t bytes(const Extent& e) {
@@ -180,8 +180,8 @@ struct Workspace {
         penalty_square = e.penalized ? arena.take<double>(n) : nullptr;
         sum_of = e.summed ? arena.take<double>(n) : nullptr;
         triangle.sum = e.summed ? arena.take<double>(cap) : nullptr;
-        OfGeneral<double*>* rows[] = {&metric, &root, &inverse_root};
-        for (OfGeneral<double*>* vector : rows)
+        IfConstrained<double*>* rows[] = {&metric, &root, &inverse_root};
+        for (IfConstrained<double*>* vector : rows)
             *vector = e.metric ? arena.take<double>(e.row_length()) : nullptr;
         weighed_b = e.metric ? arena.take<double>(e.row_length()) : b;
         const int64_t bounds = e.gathers ? e.by_column ? n : envelope_length(e.rows, e.members) : 0;

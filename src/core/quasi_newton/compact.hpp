@@ -52,7 +52,7 @@ struct SumLayout {
     SW_HD int new_ys() const { return 2 * rows; }  // y·s_j
     SW_HD int new_yy() const { return 3 * rows; }  // y·y_j
     // On a host, within bounds and without a diagonal, where nobody wants y·s_j: 1 if few variables are free
-    // (few_free.hpp), else 0.
+    // (reduced_model.hpp), else 0.
     SW_HD int few() const { return new_ys(); }
     SW_HD int q() const { return 4 * rows; }        // stacked·(√h g) over the free variables
     SW_HD int carried() const { return 6 * rows; }  // stacked·(delta/√h) over the carried variables

@@ -29,10 +29,10 @@ struct Barrier {
 // they stay aligned.
 template <class Real, class Kept = Real>
 struct DeviceEngine : BatchMemory<Real, Kept> {
-    double* partials;      // per gang: sums by chunk, see sums.cuh
-    double* coefficients;  // per gang: 2m
-    double* scratch;       // per gang: decisions, where they do not fit shared memory
-    double* walk;          // per gang: device_walk()
+    double* partials;      // per thread group: sums by chunk, see sums.cuh
+    double* coefficients;  // per thread group: 2m
+    double* scratch;       // per thread group: decisions, where they do not fit shared memory
+    double* walk;          // per thread group: device_walk()
     Barrier* barrier;
     State* report;          // pinned host memory: state of the first problem after each turn
     unsigned int* running;  // pinned host memory: problems still running after the last turn
@@ -179,7 +179,7 @@ SW_HD constexpr int longest_list_of(int threads) {
     return threads == warp_threads ? 128 : longest_list;
 }
 
-// What a gang shares during a walk, in global memory: counters, then a list for `length` breakpoints.
+// What a thread group shares during a walk, in global memory: counters, then a list for `length` breakpoints.
 struct DeviceWalk {
     uint32_t *listed, *bins;
     BreakList list;

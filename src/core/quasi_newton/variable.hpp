@@ -79,7 +79,7 @@ SW_HD AimedAt<V> aim_within(V x, V goal, V step, Held held, V lower, V upper) {
 }
 
 // A variable at an accepted point, as the first read of the history sees it.
-struct Standing {
+struct VariableStatus {
     double time;       // its breakpoint; infinity if it is held or never meets a bound
     double mask;       // 1 if it moves freely, else 0
     double projected;  // component of the projected gradient
@@ -88,8 +88,8 @@ struct Standing {
 
 // `again`: the sums are taken again with carried variables; else nobody is carried yet.
 template <bool again>
-SW_HD Standing classify_variable(double x, double g, double descent, double lower, double upper,
-                                 double carry_time) {
+SW_HD VariableStatus classify_variable(double x, double g, double descent, double lower, double upper,
+                                       double carry_time) {
     const bool movable = !is_held(x, g, lower, upper);
     const double t = breakpoint(x, descent, lower, upper);
     const double time = movable ? t : double_infinity;

@@ -9,6 +9,7 @@
 //   SW_WEIGHTED, SW_OWN_X   1: problems have weights; x of their own
 //   SW_LOSS        a FitLoss
 //   SW_ROW         of an expression: statements that set value and J from p and x; else not defined
+//   SW_REFILL      threads of a warp that have to have ended before they take further problems
 //   SW_THREADS     threads of a block
 //   SW_BLOCKS      blocks of a multiprocessor that registers have to be there for
 #include "core/fit/models/answer.hpp"
@@ -19,6 +20,11 @@
 #include "core/fit/models/tofts.hpp"
 #include "core/fit/side_by_side/one.hpp"
 #include "cuda/fit/expression.cuh"
+
+// (A test that runs this source on a CPU says where its shared memory is.)
+#if !defined(SW_SHARED_MEMORY)
+#define SW_SHARED_MEMORY extern __shared__ __align__(16) char memory[];
+#endif
 
 using namespace stepwell;
 using namespace stepwell::fit;
@@ -95,16 +101,19 @@ static __device__ __forceinline__ void evaluate(const FitModelJob& job, const Pr
 
 // (Called: what is done once for a problem must not cost the loop its registers.)
 static __device__ __noinline__ void write_end(const FitModelJob& job, int64_t number, const double* low,
-                                              const double* high, FitState<SW_PARAMETERS> state, int counted) {
+                                              const double* high, FitState<SW_PARAMETERS> state,
+                                              int counted) {
     write_answer(Size(), job, number, low, high, state, counted);
 }
 
 extern "C" __global__ void __launch_bounds__(SW_THREADS, SW_BLOCKS)
     fit_model(const __grid_constant__ FitLaunch launch) {
-    extern __shared__ __align__(16) char memory[];
+#if SW_STAGED
+    SW_SHARED_MEMORY
+#endif
     constexpr unsigned all = 0xffffffffu;
     // Threads that wait until as many of their warp have ended: together they write and read.
-    constexpr int refill = 8;
+    constexpr int refill = SW_REFILL;
     const FitModelJob& job = launch.job;
     const Size n;
     const int points = SW_POINTS ? SW_POINTS : job.points;

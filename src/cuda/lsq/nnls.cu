@@ -15,8 +15,6 @@
 using namespace stepwell;
 using namespace stepwell::lsq;
 
-typedef SW_SCALAR Scalar;
-
 // A team's turn at the queue: the first member draws, all learn.
 #if SW_BY_WARP
 static __device__ int64_t draw(const SystemWarp& team, unsigned long long* queue) {
@@ -92,7 +90,7 @@ extern "C" __global__ void SW_CLUSTER __launch_bounds__(SW_THREADS, 512 / SW_THR
                 if (launch.dictionary) task.share(launch.dictionary[index]);
             }
             team.sync();
-            solve_system<Scalar>(team, job, system, task);
+            solve_system<NumbersOf<SW_SCALAR>>(team, job, system, task);
             team.sync();
         }
     }

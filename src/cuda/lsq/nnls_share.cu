@@ -104,7 +104,7 @@ extern "C" __global__ void nnls_share_gram(const __grid_constant__ Launch launch
     constexpr int tile = 32, height = 8;
     __shared__ double left[tile][tile + 1], right[tile][tile + 1];
     const Shared& shared = launch.shared;
-    const int n = launch.job.columns + launch.job.family.slack;
+    const int n = launch.job.columns + launch.job.constraints.slack;
     const int64_t stride = shared.column_stride, last = launch.last_row;
     const double* columns = shared.columns;
     const int row = blockIdx.y * tile, column = blockIdx.x * tile;

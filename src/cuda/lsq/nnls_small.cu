@@ -17,13 +17,14 @@ using namespace stepwell;
 using namespace stepwell::lsq;
 
 typedef SW_SCALAR Scalar;
-typedef small::Kind<Scalar, small::SW_SOURCE, SW_BOUNDED, SW_SUMMED, SW_PENALIZED, SW_COLUMNS, SW_POSITIONS>
+typedef small::Kind<NumbersOf<Scalar>, small::SW_SOURCE, SW_BOUNDED, SW_SUMMED, SW_PENALIZED, SW_COLUMNS,
+                    SW_POSITIONS>
     Kind;
 
 // What all systems have, in shared memory.
 static __device__ small::Products share(const Launch& launch, double* fast) {
     const Shared& shared = launch.shared;
-    const int n = launch.job.columns + launch.job.family.slack, stride = small::shared_row(n);
+    const int n = launch.job.columns + launch.job.constraints.slack, stride = small::shared_row(n);
     const int length = small::shared_products(n), whole = static_cast<int>(padded(n));
     double *inverse = fast + length, *unit = inverse + whole, *entries = unit + whole;
     for (int k = threadIdx.x; k < length; k += blockDim.x) {
@@ -60,7 +61,7 @@ extern "C" __global__ void __launch_bounds__(SW_THREADS, SW_BLOCKS)
     int64_t before = 0;
     if constexpr (Kind::source == small::one_matrix) {
         products = share(launch, fast);
-        before = small::shared_length(job.columns + job.family.slack, job.rows, SW_WIDTH);
+        before = small::shared_length(job.columns + job.constraints.slack, job.rows, SW_WIDTH);
     }
     Store& store = reinterpret_cast<Store*>(fast + before)[threadIdx.x >> 5];
     for (;;) {
@@ -76,8 +77,8 @@ extern "C" __global__ void __launch_bounds__(SW_THREADS, SW_BLOCKS)
         if constexpr (Kind::source == small::own_matrix)
             products.table = job.tables + system * small::table_length(job.columns);
         small::Solver<Kind, small::WarpLanes> solver(job, system, products, lanes, store);
-        for (bool goes_on = solver.start(); goes_on;) goes_on = solver.go_on();
-        if (!solver.finish() && lanes.lane() == 0)
+        for (bool goes_on = solver.begin(); goes_on;) goes_on = solver.iterate();
+        if (!solver.certify() && lanes.lane() == 0)
             launch.list[atomicAdd(reinterpret_cast<unsigned long long*>(launch.handed), 1ull)] = system;
         __syncwarp();
     }
@@ -107,11 +108,11 @@ extern "C" __global__ void __launch_bounds__(SW_THREADS, SW_BLOCKS)
             products.table = job.tables + system * small::table_length(job.columns);
         small::Store<Kind, 1> store;
         small::Solver<Kind, small::OneLane> solver(job, system, products, small::OneLane(), store);
-        bool goes_on = there && solver.start();
+        bool goes_on = there && solver.begin();
         // Threads that are done wait here for the others, so that all that are not take each step together.
         while (__any_sync(0xffffffffu, goes_on))
-            if (goes_on) goes_on = solver.go_on();
-        if (there && !solver.finish())
+            if (goes_on) goes_on = solver.iterate();
+        if (there && !solver.certify())
             launch.list[atomicAdd(reinterpret_cast<unsigned long long*>(launch.handed), 1ull)] = system;
         __syncwarp();
     }

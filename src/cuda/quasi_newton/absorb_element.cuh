@@ -148,7 +148,7 @@ __device__ inline FormedElement form_element(const PairFactors& factors, double 
         add_product(totals.slope, g, double(in.d));
     }
     if (bounded && gather == Gather::again) {
-        const Standing standing = classify_variable<true>(x, g, h * g, in.lower, in.upper, carry_time);
+        const VariableStatus standing = classify_variable<true>(x, g, h * g, in.lower, in.upper, carry_time);
         one.free = standing.mask != 0;
         one.carried = standing.carried / one.root;
     } else {

@@ -1,4 +1,4 @@
-// The exact Cauchy point by a whole gang, without the host: the three actions of
+// The exact Cauchy point by a whole thread group, without the host: the three actions of
 // core/quasi_newton/cauchy_walk.hpp.
 #pragma once
 
@@ -22,7 +22,7 @@ public:
         decide_once([&] {
             const uint32_t listed = *(volatile uint32_t*)walk.listed;
             if (listed <= uint32_t(walk.list.length)) sort_breaks(walk.list.breaks, int(listed), m.breaks);
-            decide_list(gang.block, m.state, w, walk.list, m.breaks, listed);
+            decide_list(thread_group.block, m.state, w, walk.list, m.breaks, listed);
             clear_walk();
         });
     }
@@ -44,15 +44,15 @@ public:
         const int count = 2 * m.state.pairs + 1;
         double* totals = walk_memory().list.running;
         each_chunk([&](int chunk, const Chunk& c) {
-            ties_chunk(m.vectors, m.state, gang.block, c,
+            ties_chunk(m.vectors, m.state, thread_group.block, c,
                        [&](int j, double value) { sums.put(j, chunk, value); });
         });
         sums.add_up(count, AllSums{});
         sums.await_all();
-        if (gang.decides()) {
+        if (thread_group.decides()) {
             sums.take(count, AllSums{}, [&](int j, double value) { totals[j] = value; });
             __syncthreads();
-            decide_ties(gang.block, m.state, w, totals);
+            decide_ties(thread_group.block, m.state, w, totals);
             clear_walk();
         }
         share_state();
@@ -60,18 +60,18 @@ public:
 #endif
 
 protected:
-    __device__ CauchyPhases(const Gang& gang, State* state, double* coefficients, const ChunkSums& sums,
-                            const Scratch& scratch, double* memory)
-        : DecisionBroadcast(gang, state, coefficients), sums(sums), w(scratch), memory(memory) {}
+    __device__ CauchyPhases(const ThreadGroup& thread_group, State* state, double* coefficients,
+                            const ChunkSums& sums, const Scratch& scratch, double* memory)
+        : DecisionBroadcast(thread_group, state, coefficients), sums(sums), w(scratch), memory(memory) {}
 
     ChunkSums sums;
     Scratch w;
 
     template <class Work>
     __device__ void each_chunk(const Work& work) const {
-        if (gang.only_decides()) return;
+        if (thread_group.only_decides()) return;
         const int chunks = m.engine.chunks;
-        for (int chunk = gang.first_chunk(); chunk < chunks; chunk += gang.workers()) {
+        for (int chunk = thread_group.first_chunk(); chunk < chunks; chunk += thread_group.workers()) {
             work(chunk, Chunk{Index(chunk) * span, Index(chunks) * span, Index(m.engine.n)});
         }
     }

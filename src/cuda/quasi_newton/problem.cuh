@@ -5,13 +5,14 @@
 #include "core/quasi_newton/decide.hpp"
 #include "core/quasi_newton/variable.hpp"
 #include "cuda/quasi_newton/constants.cuh"
-#include "cuda/quasi_newton/gang.cuh"
 #include "cuda/quasi_newton/square.cuh"
+#include "cuda/quasi_newton/thread_group.cuh"
 
 SW_BEGIN
 
-// The variables that one member of a gang handles: every so many spans. Neighbouring spans are worked on at
-// the same time by neighbouring blocks, which keeps the many streams of a sweep within few pages of memory.
+// The variables that one member of a thread group handles: every so many spans. Neighbouring spans are worked
+// on at the same time by neighbouring blocks, which keeps the many streams of a sweep within few pages of
+// memory.
 struct Chunk {
     Index begin, stride, n;
 

@@ -28,10 +28,10 @@ SW_END
 // f: the objective's values, float or double, one per problem. What each block begins with is loaded at once;
 // the places of the states therefore come as an argument as well.
 extern "C" __global__ void __launch_bounds__(stepwell::threads, stepwell::lone_warp ? 16 : 2)
-    stepwell_turn(const stepwell::Engine* engine, stepwell::State* states, int gangs_are_blocks,
+    stepwell_turn(const stepwell::Engine* engine, stepwell::State* states, int groups_are_blocks,
                   const Real* gradient, const void* f, int f_is_float, int part) {
     using namespace stepwell;
-    const bool blocks = gangs_are_blocks;
+    const bool blocks = groups_are_blocks;
     const auto value_of = [&](int64_t p) {
         return f_is_float ? double(static_cast<const float*>(f)[p]) : static_cast<const double*>(f)[p];
     };
@@ -47,28 +47,28 @@ extern "C" __global__ void __launch_bounds__(stepwell::threads, stepwell::lone_w
     }
     __syncthreads();
     const Engine& e = m.engine;
-    const Gang gang{Block{m.reduce}, blocks ? nullptr : e.barrier, blocks ? 0 : int(blockIdx.x),
-                    blocks ? 1 : int(gridDim.x)};
-    gang.start();
+    const ThreadGroup thread_group{Block{m.reduce}, blocks ? nullptr : e.barrier,
+                                   blocks ? 0 : int(blockIdx.x), blocks ? 1 : int(gridDim.x)};
+    thread_group.start();
     __shared__ __align__(16) unsigned char turn_memory[sizeof(Turn)];  // takes no constructor
     Turn& turn = *reinterpret_cast<Turn*>(turn_memory);
     unsigned int running = 0;
     while (true) {
         if (threadIdx.x == 0) {
             m.vectors = vectors_at(e, p, gradient);
-            turn = Turn(e, gang, p, blocks ? blockIdx.x : 0, value);
+            turn = Turn(e, thread_group, p, blocks ? blockIdx.x : 0, value);
         }
         __syncthreads();
         turn.run(TurnPart(part));
         running += m.state.action != Action::done;
-        if (p == 0 && gang.decides()) copy_words(e.report, &m.state);
+        if (p == 0 && thread_group.decides()) copy_words(e.report, &m.state);
         p = blocks ? next_problem(e.counter + 2) : p + 1;
         if (p >= e.batch) break;
         if (threadIdx.x == 0) value = value_of(p);
         Turn::load_state(states + p);
     }
     // The host is told how many problems still run: by the block that decided, or by the last to finish.
-    if (!gang.decides() || threadIdx.x != 0) return;
+    if (!thread_group.decides() || threadIdx.x != 0) return;
     if (blocks) {
         atomicAdd(e.counter, running);
         if (signal::count_up(e.counter + 1) != gridDim.x - 1) return;

@@ -26,7 +26,7 @@ class RankSweep {
 public:
     __device__ explicit RankSweep(const RankArguments& a)
         : a(a),
-          sums(Gang{Block{m.reduce}, nullptr, 0, 1}, a.engine.partials, a.engine.chunks * a.parts,
+          sums(ThreadGroup{Block{m.reduce}, nullptr, 0, 1}, a.engine.partials, a.engine.chunks * a.parts,
                a.engine.sums) {}
 
     __device__ __noinline__ void slope() {

@@ -60,7 +60,7 @@ struct SharedMemory {
 
     // Two blocks to a multiprocessor have no memory to spare: what only member 0 or only the others need has
     // a place that they do not use otherwise.
-    __device__ uint32_t* kept_state() {  // member 0's, while it rehearses
+    __device__ uint32_t* kept_state() {  // member 0's, while it warms up
         return staged ? reinterpret_cast<uint32_t*>(dynamic_shared) : more_words;
     }
     __device__ double* received_coefficients() {  // the others', from member 0

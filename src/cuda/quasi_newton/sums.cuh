@@ -51,8 +51,9 @@ constexpr int groups_for_one = SW_GROUPS_FOR_ONE;
 class ChunkSums {
 public:
     // `here`: one chunk and no other block, its sums in shared memory.
-    __device__ ChunkSums(const Gang& gang, double* memory, int chunks, int row, bool here = false)
-        : gang(gang), memory(memory), chunks(chunks), row(row), here(here) {}
+    __device__ ChunkSums(const ThreadGroup& thread_group, double* memory, int chunks, int row,
+                         bool here = false)
+        : thread_group(thread_group), memory(memory), chunks(chunks), row(row), here(here) {}
 
     __device__ bool are_here() const { return lone_warp && here; }
 
@@ -75,29 +76,29 @@ public:
             total.add(CarefulSum{memory[first], memory[first + 1]});
             return total.value();
         }
-        return careful_total(place(first, 0), row, chunks, gang.block.lane());
+        return careful_total(place(first, 0), row, chunks, thread_group.block.lane());
     }
 
     // Sum `j` over all chunks, by one warp: lanes over chunks in a fixed tree. Every lane gets the total.
     __device__ double take_one(int j, Fold fold) const {
         if (are_here()) return folded(fold, neutral_of(fold), memory[j]);
-        return warp_total(place(j, 0), row, chunks, gang.block.lane(), fold);
+        return warp_total(place(j, 0), row, chunks, thread_group.block.lane(), fold);
     }
 
     // Many sums, once a member has put those of its chunks: the last of each group of chunks adds up the
     // group's. Of few groups member 0 does it itself, sooner than it would hear of their sums.
     template <class Kind>
     __device__ void add_up(int count, const Kind& kind) const {
-        if (!by_groups()) return gang.arrive();
-        gang.arrive_in_group([&](int group) {
+        if (!by_groups()) return thread_group.arrive();
+        thread_group.arrive_in_group([&](int group) {
             SW_ROLLED
             for (int j = threadIdx.x; j < count; j += threads)
                 __stcg(place(j, chunks + group), fold_group(j, group, kind(j)));
         });
     }
 
-    // Waits for all members, and then member 0 alone goes on, the others wait for the gang's release.
-    __device__ void await_all() const { gang.await(by_groups() ? groups() : gang.workers()); }
+    // Waits for all members, and then member 0 alone goes on, the others wait for the thread group's release.
+    __device__ void await_all() const { thread_group.await(by_groups() ? groups() : thread_group.workers()); }
 
     // Member 0 hands the totals from `first` on to put(j, total).
     template <class Kind, class Put>
@@ -123,14 +124,14 @@ public:
 
 private:
     static constexpr int at_once = 9;  // loads on their way before the first is used
-    Gang gang;
+    ThreadGroup thread_group;
     double* memory;
     int chunks, row;
     bool here;
 
     __device__ static double neutral_of(Fold fold) { return fold == Fold::min ? double_infinity : 0.0; }
     __device__ int groups() const { return (chunks + group_size - 1) / group_size; }
-    __device__ bool by_groups() const { return gang.barrier && chunks > groups_for_one * group_size; }
+    __device__ bool by_groups() const { return thread_group.barrier && chunks > groups_for_one * group_size; }
 
     __device__ static CarefulSum across_lanes(const CarefulSum& mine, int offset) {
         CarefulSum other;

@@ -1,4 +1,5 @@
-// One turn of the quasi-Newton iteration by a gang: the phases, sweep by sweep and decision by decision.
+// One turn of the quasi-Newton iteration by a thread group: the phases, sweep by sweep and decision by
+// decision.
 #pragma once
 
 #include "cuda/quasi_newton/cauchy_phases.cuh"
@@ -12,9 +13,9 @@ class Turn : public CauchyPhases {
 public:
     using DecisionBroadcast::load_state;
 
-    __device__ Turn(const Engine& e, const Gang& gang, int64_t problem, int64_t slot, double f)
-        : CauchyPhases(gang, e.states + problem, e.coefficients + slot * 2 * capacity,
-                       chunk_sums(e, gang, slot),
+    __device__ Turn(const Engine& e, const ThreadGroup& thread_group, int64_t problem, int64_t slot, double f)
+        : CauchyPhases(thread_group, e.states + problem, e.coefficients + slot * 2 * capacity,
+                       chunk_sums(e, thread_group, slot),
                        small_history ? m.scratch()
                                      : scratch_views(e.scratch + slot * scratch_length(capacity), capacity),
                        e.walk + slot * e.walk_stride),
@@ -83,9 +84,10 @@ private:
     SmallMatrices matrices;
 
     // A warp that has a problem of one chunk to itself finds its sums where decisions look for them.
-    __device__ static ChunkSums chunk_sums(const Engine& e, const Gang& gang, int64_t slot) {
-        const bool here = lone_warp && !gang.barrier && e.chunks == 1;
-        return ChunkSums(gang, here ? m.sums : e.partials + slot * e.partial_stride, e.chunks, e.sums, here);
+    __device__ static ChunkSums chunk_sums(const Engine& e, const ThreadGroup& thread_group, int64_t slot) {
+        const bool here = lone_warp && !thread_group.barrier && e.chunks == 1;
+        return ChunkSums(thread_group, here ? m.sums : e.partials + slot * e.partial_stride, e.chunks, e.sums,
+                         here);
     }
 
     // The sweeps work at the accepted point: the trial point was refused, or has become it.
@@ -121,7 +123,7 @@ private:
     // `judging`: the trial point is yet to be accepted. What the sweep leaves then counts only if it is.
     template <Gather gather>
     __device__ void absorb_by(bool judging) {
-        if (lone_warp && gather != Gather::again && gang.decides()) fetch_products();
+        if (lone_warp && gather != Gather::again && thread_group.decides()) fetch_products();
         absorb_sweep<gather>();
         conclude_absorb(gather, judging);
     }
@@ -157,7 +159,7 @@ private:
         double* totals = fits ? m.sums : spare;
         decide_after(
             [&] {
-                if (shares_products && gang.decides()) load_products();
+                if (shares_products && thread_group.decides()) load_products();
                 sums.await_all();
             },
             [&](bool real) {
@@ -166,9 +168,9 @@ private:
                     sums.take(
                         count, AbsorbKinds{length}, [&](int j, double value) { totals[j] = value; },
                         sums.are_here() ? length : 0);
-                    if (!judging || gang.block.row() != warps - 1) return;
+                    if (!judging || thread_group.block.row() != warps - 1) return;
                     const double slope = sums.take_careful(length + AbsorbTotals::count);
-                    if (gang.block.lane() == 0) m.totals[0] = slope;
+                    if (thread_group.block.lane() == 0) m.totals[0] = slope;
                 } else if (small_history) {
                     if (shares_products) load_products();
                     // The sums of the turn before, put aside below.
@@ -188,7 +190,7 @@ private:
                 if constexpr (small_history) {
                     decide_absorbed(Square{}, again, found, layout, totals);
                 } else {
-                    decide_absorbed(gang.block, again, found, layout, totals);
+                    decide_absorbed(thread_group.block, again, found, layout, totals);
                 }
                 if (!real) return;
                 if (small_history) {
@@ -196,10 +198,10 @@ private:
                     for (int i = threadIdx.x; i < shared_products; i += threads)
                         __stcg(products + i, m.products[i]);
                 }
-                if (gang.barrier) publish_coefficients();
+                if (thread_group.barrier) publish_coefficients();
                 clear_walk();
             });
-        if (small_history && gang.only_decides()) {
+        if (small_history && thread_group.only_decides()) {
             SW_ROLLED
             for (int j = threadIdx.x; j < count; j += threads) __stcg(spare + j, totals[j]);
         }
@@ -245,7 +247,7 @@ private:
         // (A warp that is alone has its registers for the rows of the history.)
         const typename Choice<lone_warp, const Vectors&, Vectors>::type v = m.vectors;
         const typename Choice<lone_warp, const ChunkSums&, ChunkSums>::type sums = this->sums;
-        const double* coefficients = gang.decides() ? w.coefficients : m.received_coefficients();
+        const double* coefficients = thread_group.decides() ? w.coefficients : m.received_coefficients();
         __syncthreads();
         make_plan(m.plan, m.state, v.stride, coefficients);
         __syncthreads();
@@ -262,10 +264,10 @@ private:
         decide(
             [&](bool real) {
                 SW_ROLLED
-                for (int k = gang.block.row(); k < 4; k += warps) {
+                for (int k = thread_group.block.row(); k < 4; k += warps) {
                     const double found =
                         k == 0 ? sums.take_careful(3) : sums.take_one(k - 1, k == 1 ? Fold::sum : Fold::min);
-                    if (gang.block.lane() == 0) m.totals[k] = real ? found : k == 0 ? -1.0 : 1.0;
+                    if (thread_group.block.lane() == 0) m.totals[k] = real ? found : k == 0 ? -1.0 : 1.0;
                 }
             },
             [&](bool) {

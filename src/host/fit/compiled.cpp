@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "host/common/pool.hpp"
+#include "host/common/subnormals.hpp"
 #include "host/fit/lane_models.hpp"
 #include "host/fit/lane_program.hpp"
 #include "host/fit/lane_turns.hpp"
@@ -208,6 +209,7 @@ void fit_all(const HostFitJob& host) {
     const int pieces = int((problems + size - 1) / size);
     Pool::instance().run(pieces, host.threads, [&](int piece, int) {
         if (host.watch && host.watch->has_ended()) return;
+        const FlushSubnormals flush;
         LaneFits<T> fits(host);
         fits.fit(piece * size, min_of(problems, (piece + 1) * size));
     });

@@ -57,6 +57,7 @@ void bind_layouts(nb::module_& m) {
     SW_FIELD(options, FitOptions, max_evaluations);
     SW_FIELD(options, FitOptions, single);
     SW_FIELD(options, FitOptions, secant);
+    SW_FIELD(options, FitOptions, accuracy);
     Layout job(m, "FitModelJob", sizeof(FitModelJob));
     SW_FIELD(job, FitModelJob, problems);
     SW_FIELD(job, FitModelJob, points);

@@ -35,8 +35,7 @@ auto with_size(int32_t n, const Work& work) {
         default:
             break;
     }
-    if (n <= 12) return work(AtMost<12>{n});
-    if (n <= 24) return work(AtMost<24>{n});
+    if (n <= 16) return work(AtMost<16>{n});
     return work(AtMost<64>{n});
 }
 
@@ -84,7 +83,7 @@ double floor_of(const FitJob& job, int64_t problem) {
         const double y = read(job.y, problem * job.y.stride[0] + i * job.y.stride[1]) * weight;
         sum += y * y;
     }
-    return is_finite(sum) ? 0.5 * job.options.epsilon * job.options.epsilon * sum : 0;
+    return is_finite(sum) ? 8 * job.options.epsilon * job.options.epsilon * sum : 0;
 }
 
 int32_t points_of(const FitJob& job, int64_t problem) {

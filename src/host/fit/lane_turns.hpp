@@ -24,7 +24,7 @@ public:
     virtual void write(int lane, int64_t problem) const = 0;
 };
 
-// All lanes at once, for few parameters.
+// Registers of lanes at once, for few parameters.
 template <class Size>
 class SideTurns final : public LaneTurns {
 public:
@@ -38,56 +38,82 @@ public:
         FitState<N> begun;
         begin_fit(n_, job_.options, low, high, start, begun);
         if (points == 0 && begun.status == FitStatus::running) begun.status = FitStatus::no_points;
+        Group& group = groups_[lane / decided_lanes];
+        State& s = group.s;
+        const int k = lane % decided_lanes;
         for (int j = 0; j < n_; ++j) {
-            low_[j][lane] = low[j];
-            high_[j][lane] = high[j];
-            s_.x[j][lane] = s_.trial[j][lane] = begun.x[j];
-            s_.g[j][lane] = s_.scale[j][lane] = 0;
+            group.low[j][k] = low[j];
+            group.high[j][k] = high[j];
+            s.x[j][k] = s.trial[j][k] = begun.x[j];
+            s.g[j][k] = s.scale[j][k] = 0;
         }
-        for (int k = 0; k < at(n_, 0); ++k) s_.H[k][lane] = s_.S[k][lane] = 0;
-        s_.cost[lane] = s_.last[lane] = double_infinity;
-        s_.radius[lane] = -1;
-        s_.floor[lane] = floor;
-        s_.damping[lane] = s_.predicted[lane] = 0;
-        s_.status[lane] = int(begun.status);
-        s_.iterations[lane] = s_.evaluations[lane] = s_.accepted[lane] = 0;
-        s_.rejections[lane] = s_.nonfinite[lane] = 0;
+        for (int i = 0; i < at(n_, 0); ++i) s.H[i][k] = s.S[i][k] = 0;
+        s.cost[k] = s.last[k] = double_infinity;
+        s.radius[k] = -1;
+        s.floor[k] = floor;
+        s.damping[k] = s.predicted[k] = s.promise[k] = 0;
+        s.status[k] = int(begun.status);
+        s.iterations[k] = s.evaluations[k] = s.accepted[k] = 0;
+        s.rejections[k] = s.nonfinite[k] = 0;
         points_[lane] = points;
         return begun.status == FitStatus::running;
     }
 
-    double trial(int lane, int parameter) const override { return s_.trial[parameter][lane]; }
-    bool is_running(int lane) const override { return s_.status[lane] == still_running; }
+    double trial(int lane, int parameter) const override {
+        return groups_[lane / decided_lanes].s.trial[parameter][lane % decided_lanes];
+    }
+    bool is_running(int lane) const override {
+        return groups_[lane / decided_lanes].s.status[lane % decided_lanes] == still_running;
+    }
 
     void turn(const Lanes<double>* sums, Lanes<double> cost) override {
-        side_turn<Lanes<double>>(n_, job_.options, low_, high_, s_, cost, sums + at(n_, 0), sums);
+        const int packed = at(n_, 0);
+        for (int group = 0; group < group_count; ++group) {
+            Decided g[N], H[N * (N + 1) / 2], own;
+            const auto cut = [&](const Lanes<double>& from, Decided& to) {
+                for (int p = 0; p < decided_parts; ++p) to.part[p] = from.part[group * decided_parts + p];
+            };
+            for (int i = 0; i < packed; ++i) cut(sums[i], H[i]);
+            for (int j = 0; j < n_; ++j) cut(sums[packed + j], g[j]);
+            cut(cost, own);
+            Group& at_work = groups_[group];
+            side_turn<Decided>(n_, job_.options, at_work.low, at_work.high, at_work.s, own, g, H);
+        }
     }
 
     void write(int lane, int64_t problem) const override {
+        const Group& group = groups_[lane / decided_lanes];
+        const State& from = group.s;
+        const int k = lane % decided_lanes;
         FitState<N> s;
         double low[N], high[N];
         for (int j = 0; j < n_; ++j) {
-            low[j] = low_[j][lane];
-            high[j] = high_[j][lane];
-            s.x[j] = s_.x[j][lane];
-            s.g[j] = s_.g[j][lane];
-            s.scale[j] = s_.scale[j][lane];
+            low[j] = group.low[j][k];
+            high[j] = group.high[j][k];
+            s.x[j] = from.x[j][k];
+            s.g[j] = from.g[j][k];
+            s.scale[j] = from.scale[j][k];
         }
-        for (int k = 0; k < at(n_, 0); ++k) s.H[k] = s_.H[k][lane];
-        s.cost = s_.cost[lane];
-        s.status = FitStatus(int(s_.status[lane]));
-        s.iterations = int(s_.iterations[lane]);
-        s.evaluations = int(s_.evaluations[lane]);
-        s.accepted = int(s_.accepted[lane]);
+        for (int i = 0; i < at(n_, 0); ++i) s.H[i] = from.H[i][k];
+        s.cost = from.cost[k];
+        s.promise = from.promise[k];
+        s.status = FitStatus(int(from.status[k]));
+        s.iterations = int(from.iterations[k]);
+        s.evaluations = int(from.evaluations[k]);
+        s.accepted = int(from.accepted[k]);
         write_answer(n_, job_, problem, low, high, s, points_[lane]);
     }
 
 private:
-    static constexpr int N = Size::capacity;
+    static constexpr int N = Size::capacity, group_count = problem_lanes / decided_lanes;
+    typedef SideState<Decided, N> State;
+    struct Group {
+        State s;
+        Decided low[N], high[N];
+    };
     Size n_;
     const FitModelJob& job_;
-    SideState<Lanes<double>, N> s_;
-    Lanes<double> low_[N], high_[N];
+    Group groups_[group_count];
     int points_[problem_lanes];
 };
 
@@ -128,7 +154,9 @@ public:
     }
 
     void write(int lane, int64_t problem) const override {
-        write_answer(n_, job_, problem, low_[lane], high_[lane], states_[lane], points_[lane]);
+        FitState<N> s = states_[lane];
+        if (s.accepted > 0) s.promise = certify(n_, low_[lane], high_[lane], s, 1.0).promise;
+        write_answer(n_, job_, problem, low_[lane], high_[lane], s, points_[lane]);
     }
 
 private:

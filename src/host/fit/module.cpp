@@ -66,6 +66,7 @@ public:
         job.bound_stride = low.shape(0) == 1 ? 0 : int64_t(n);
         job.options = {ftol,           gtol,          xtol, epsilon, max_iterations, max_evaluations,
                        int8_t(single), int8_t(secant)};
+        job.options.accuracy = accuracy > 4 * epsilon ? accuracy : 0;
         job.loss = FitLoss(loss);
         job.scale = scale;
         job.absolute = absolute;

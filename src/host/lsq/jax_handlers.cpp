@@ -59,6 +59,7 @@ ffi::Error solve_nnls(const ffi::AnyBuffer& entries, const ffi::AnyBuffer& b, co
         const bool gram = all.by_gram(given.method, number, damping > 0) &&
                           (given.method == 2 || given.update == lsq::cgs2);
         NnlsJob job = all.job(given, first, number, damping, gram ? int32_t(lsq::gram) : given.update);
+        job.single = sizeof(Scalar) < sizeof(double);
         job.x = x.typed_data<Scalar>() + first * n;
         job.dual = dual.typed_data<Scalar>() + first * n;
         job.active = reinterpret_cast<uint8_t*>(active.typed_data<bool>()) + first * n;
@@ -69,7 +70,7 @@ ffi::Error solve_nnls(const ffi::AnyBuffer& entries, const ffi::AnyBuffer& b, co
         for (int k = 0; k < 6; ++k) *fields[k] = tallies.data() + k * systems + first;
         job.costs = spent.data() + 4 * first;
         const bool forms = gram && all.prepares(number) && nnls_gram_is_worth_forming(number, n, 1);
-        SW_BEST(nnls_kernels)().solve({job, sizeof(Scalar) == sizeof(float), forms, given.threads});
+        SW_BEST(nnls_kernels)().solve({job, forms, given.threads});
     };
     // A lambda of each system's own is a call of its own.
     const bool together = dampings.stride == 0 && (all.shared || a.stride != 0);

@@ -37,7 +37,7 @@ struct JaxSystems {
     NnlsJob job(const Attributes& given, int64_t first, int64_t number, double damping,
                 int32_t update) const {
         NnlsJob job{};
-        job.systems = job.whole = number;
+        job.systems = job.systems_in_batch = number;
         job.rows = static_cast<int32_t>(rows);
         job.columns = static_cast<int32_t>(columns);
         job.a = a.data + first * a.stride;

@@ -88,17 +88,17 @@ ffi::Error solve_lsq(const LsqArguments& from, const LsqAttributes& given, LsqRe
     if (!lam.all([](double v) { return v >= 0 && v < infinity; }))
         return wrong("lam is not a finite number of at least 0");
 
-    NnlsFamily family{};
-    family.general = 1;
-    family.lower = lower.numbers.data;
-    family.upper = upper.numbers.data;
-    family.lower_stride = lower.stride;
-    family.upper_stride = upper.stride;
-    family.penalized = lam.stride != 0 || lam.numbers.data[0] != 0;
-    family.penalty_rows = static_cast<int32_t>(n);
-    family.lam = family.penalized ? lam.numbers.data : nullptr;
-    family.lam_stride = lam.stride != 0;
-    family.chi2 = 1.02;
+    NnlsConstraints constraints{};
+    constraints.general = 1;
+    constraints.lower = lower.numbers.data;
+    constraints.upper = upper.numbers.data;
+    constraints.lower_stride = lower.stride;
+    constraints.upper_stride = upper.stride;
+    constraints.penalized = lam.stride != 0 || lam.numbers.data[0] != 0;
+    constraints.penalty_rows = static_cast<int32_t>(n);
+    constraints.lam = constraints.penalized ? lam.numbers.data : nullptr;
+    constraints.lam_stride = lam.stride != 0;
+    constraints.chi2 = 1.02;
     std::vector<double> ends[2];
     if (from.sum >= 0) {
         const Rows<Scalar> low(from.all[from.sum], 0, whole), high(from.all[from.sum + 1], 0, whole);
@@ -109,12 +109,12 @@ ffi::Error solve_lsq(const LsqArguments& from, const LsqAttributes& given, LsqRe
         for (int64_t s = 0; s < (own ? systems : 1); ++s) {
             ends[0].push_back(low.numbers.data[s * low.stride]);
             ends[1].push_back(high.numbers.data[s * high.stride]);
-            family.slack = family.slack || ends[0].back() != ends[1].back();
+            constraints.slack = constraints.slack || ends[0].back() != ends[1].back();
         }
-        family.summed = 1;
-        family.sum_low = ends[0].data();
-        family.sum_high = ends[1].data();
-        family.sum_stride = own;
+        constraints.summed = 1;
+        constraints.sum_low = ends[0].data();
+        constraints.sum_high = ends[1].data();
+        constraints.sum_stride = own;
     }
     std::vector<double> weights;
     if (from.weights >= 0) {
@@ -122,8 +122,8 @@ ffi::Error solve_lsq(const LsqArguments& from, const LsqAttributes& given, LsqRe
         if (!rows.all([](double v) { return v >= 0 && v < infinity; }))
             return wrong("weights are not finite numbers of at least 0");
         weights.assign(rows.numbers.data, rows.numbers.data + rows.count);
-        family.weights = weights.data();
-        family.weights_stride = rows.stride;
+        constraints.weights = weights.data();
+        constraints.weights_stride = rows.stride;
     }
     std::vector<uint8_t> mask;
     if (from.mask >= 0) {
@@ -131,8 +131,8 @@ ffi::Error solve_lsq(const LsqArguments& from, const LsqAttributes& given, LsqRe
         const Blocks<uint8_t> rows(reinterpret_cast<const uint8_t*>(marks.typed_data<bool>()), n, whole,
                                    lead_of(marks, 1));
         mask.assign(rows.data, rows.data + (rows.stride ? systems * n : n));
-        family.mask = mask.data();
-        family.mask_stride = rows.stride;
+        constraints.mask = mask.data();
+        constraints.mask_stride = rows.stride;
     }
 
     const JaxSystems<Scalar> all(a, rhs, m, n, size, pulses);
@@ -142,10 +142,10 @@ ffi::Error solve_lsq(const LsqArguments& from, const LsqAttributes& given, LsqRe
     std::vector<int64_t> spent(4 * count);
     std::vector<uint8_t> active(count * static_cast<size_t>(n));
     const auto solve = [&](int64_t first, int64_t number) {
-        const bool gram = all.by_gram(given.method, number, family.penalized);
+        const bool gram = all.by_gram(given.method, number, constraints.penalized);
         NnlsJob job = all.job(given, first, number, 0.0, int32_t(gram ? lsq::gram : lsq::cgs2));
-        job.family = family;
-        NnlsFamily& own = job.family;
+        job.constraints = constraints;
+        NnlsConstraints& own = job.constraints;
         own.lower += first * own.lower_stride;
         own.upper += first * own.upper_stride;
         if (own.lam) own.lam += first * own.lam_stride;
@@ -155,6 +155,7 @@ ffi::Error solve_lsq(const LsqArguments& from, const LsqAttributes& given, LsqRe
         }
         if (own.weights) own.weights += first * own.weights_stride;
         if (own.mask) own.mask += first * own.mask_stride;
+        job.single = sizeof(Scalar) < sizeof(double);
         job.x = to.x.typed_data<Scalar>() + first * n;
         job.dual = to.dual.typed_data<Scalar>() + first * n;
         job.active = active.data() + first * n;
@@ -168,14 +169,14 @@ ffi::Error solve_lsq(const LsqArguments& from, const LsqAttributes& given, LsqRe
         job.costs = spent.data() + 4 * first;
         const bool forms =
             gram && all.prepares(number) && nnls_gram_is_worth_forming(number, n, 1) && !own.weights;
-        SW_BEST(nnls_kernels)().solve({job, sizeof(Scalar) == sizeof(float), forms, given.threads});
+        SW_BEST(nnls_kernels)().solve({job, forms, given.threads});
     };
     const int64_t number = all.shared || a.stride != 0 ? systems : 1;
     for (int64_t first = 0; first < systems; first += number) solve(first, number);
 
     Scalar* reals = to.reals.typed_data<Scalar>();
     int32_t* counted = to.counts.typed_data<int32_t>();
-    const int64_t width = 4 + (family.summed ? 1 : 0);
+    const int64_t width = 4 + (constraints.summed ? 1 : 0);
     for (int64_t s = 0; s < systems; ++s) {
         for (int64_t k = 0; k < width; ++k)
             reals[width * s + k] = static_cast<Scalar>(numbers[static_cast<size_t>(k * systems + s)]);

@@ -32,7 +32,7 @@ int32_t stacked_rows(const NnlsJob& job) {
 }
 
 int64_t device_workspace_bytes(const NnlsJob& job, int32_t members) {
-    if (job.family.general)
+    if (job.constraints.general)
         return job.pulse_length ? workspace_of<Stacked<Convolution<double>>>(job, members)
                                 : workspace_of<Stacked<Dense<double>>>(job, members);
     return job.pulse_length ? workspace_of<Convolution<double>>(job, members)

@@ -10,7 +10,6 @@ namespace stepwell {
 
 struct HostJob {
     NnlsJob job;
-    bool single;     // float instead of double
     bool form_gram;  // of a shared matrix
     int32_t threads;
 

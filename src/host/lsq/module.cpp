@@ -18,7 +18,7 @@ namespace nb = nanobind;
 namespace stepwell {
 
 SW_KIND(NnlsOptions, "NnlsOptions")
-SW_KIND(NnlsFamily, "NnlsFamily")
+SW_KIND(NnlsConstraints, "NnlsConstraints")
 SW_KIND(NnlsJob, "NnlsJob")
 SW_KIND(lsq::Envelope, "NnlsEnvelope")
 SW_KIND(lsq::Shared, "NnlsShared")
@@ -49,7 +49,8 @@ bool has_signal() {
 }
 
 void solve(const nb::bytes& job, bool single, bool form_gram, int32_t threads) {
-    HostJob host{job_from(job), single, form_gram, threads};
+    HostJob host{job_from(job), form_gram, threads};
+    host.job.single = single;
     Watch watch(has_signal);
     host.job.options.interrupted = &Watch::look_at;
     host.job.options.watch = &watch;
@@ -71,64 +72,65 @@ void bind_layouts(nb::module_& m) {
     SW_FIELD(options, NnlsOptions, chain);
     SW_FIELD(options, NnlsOptions, interrupted);
     SW_FIELD(options, NnlsOptions, watch);
-    Layout family(m, "NnlsFamily", sizeof(NnlsFamily));
-    SW_FIELD(family, NnlsFamily, general);
-    SW_FIELD(family, NnlsFamily, nonnegative);
-    SW_FIELD(family, NnlsFamily, lower);
-    SW_FIELD(family, NnlsFamily, upper);
-    SW_FIELD(family, NnlsFamily, lower_stride);
-    SW_FIELD(family, NnlsFamily, upper_stride);
-    SW_FIELD(family, NnlsFamily, mask);
-    SW_FIELD(family, NnlsFamily, mask_stride);
-    SW_FIELD(family, NnlsFamily, weights);
-    SW_FIELD(family, NnlsFamily, weights_stride);
-    SW_FIELD(family, NnlsFamily, which);
-    SW_FIELD(family, NnlsFamily, matrices);
-    SW_FIELD(family, NnlsFamily, summed);
-    SW_FIELD(family, NnlsFamily, slack);
-    SW_FIELD(family, NnlsFamily, penalized);
-    SW_FIELD(family, NnlsFamily, sum_low);
-    SW_FIELD(family, NnlsFamily, sum_high);
-    SW_FIELD(family, NnlsFamily, sum_stride);
-    SW_FIELD(family, NnlsFamily, coefficients);
-    SW_FIELD(family, NnlsFamily, penalty);
-    SW_FIELD(family, NnlsFamily, penalty_rows);
-    SW_FIELD(family, NnlsFamily, has_states);
-    SW_FIELD(family, NnlsFamily, lam);
-    SW_FIELD(family, NnlsFamily, lam_stride);
-    SW_FIELD(family, NnlsFamily, rule);
-    SW_FIELD(family, NnlsFamily, own_spectra);
-    SW_FIELD(family, NnlsFamily, chi2);
-    SW_FIELD(family, NnlsFamily, noise);
-    SW_FIELD(family, NnlsFamily, noise_stride);
-    SW_FIELD(family, NnlsFamily, spectrum);
-    SW_FIELD(family, NnlsFamily, spectrum_stride);
-    SW_FIELD(family, NnlsFamily, pencil);
-    SW_FIELD(family, NnlsFamily, state);
-    SW_FIELD(family, NnlsFamily, multiplier);
-    SW_FIELD(family, NnlsFamily, equality_error);
-    SW_FIELD(family, NnlsFamily, gap);
-    SW_FIELD(family, NnlsFamily, used_lam);
-    SW_FIELD(family, NnlsFamily, fit);
-    SW_FIELD(family, NnlsFamily, seminorm);
-    SW_FIELD(family, NnlsFamily, unpenalized);
-    SW_FIELD(family, NnlsFamily, at_end);
-    SW_FIELD(family, NnlsFamily, evaluations);
-    SW_FIELD(family, NnlsFamily, passive);
-    SW_FIELD(family, NnlsFamily, deviation);
-    SW_FIELD(family, NnlsFamily, gram);
-    SW_FIELD(family, NnlsFamily, gram_stride);
-    SW_FIELD(family, NnlsFamily, linear);
-    SW_FIELD(family, NnlsFamily, linear_stride);
-    SW_FIELD(family, NnlsFamily, squared_b);
-    SW_FIELD(family, NnlsFamily, squared_b_stride);
-    SW_FIELD(family, NnlsFamily, factor);
-    SW_FIELD(family, NnlsFamily, factor_order);
+    Layout constraints(m, "NnlsConstraints", sizeof(NnlsConstraints));
+    SW_FIELD(constraints, NnlsConstraints, general);
+    SW_FIELD(constraints, NnlsConstraints, nonnegative);
+    SW_FIELD(constraints, NnlsConstraints, lower);
+    SW_FIELD(constraints, NnlsConstraints, upper);
+    SW_FIELD(constraints, NnlsConstraints, lower_stride);
+    SW_FIELD(constraints, NnlsConstraints, upper_stride);
+    SW_FIELD(constraints, NnlsConstraints, mask);
+    SW_FIELD(constraints, NnlsConstraints, mask_stride);
+    SW_FIELD(constraints, NnlsConstraints, weights);
+    SW_FIELD(constraints, NnlsConstraints, weights_stride);
+    SW_FIELD(constraints, NnlsConstraints, which);
+    SW_FIELD(constraints, NnlsConstraints, matrices);
+    SW_FIELD(constraints, NnlsConstraints, summed);
+    SW_FIELD(constraints, NnlsConstraints, slack);
+    SW_FIELD(constraints, NnlsConstraints, penalized);
+    SW_FIELD(constraints, NnlsConstraints, sum_low);
+    SW_FIELD(constraints, NnlsConstraints, sum_high);
+    SW_FIELD(constraints, NnlsConstraints, sum_stride);
+    SW_FIELD(constraints, NnlsConstraints, coefficients);
+    SW_FIELD(constraints, NnlsConstraints, penalty);
+    SW_FIELD(constraints, NnlsConstraints, penalty_rows);
+    SW_FIELD(constraints, NnlsConstraints, has_states);
+    SW_FIELD(constraints, NnlsConstraints, lam);
+    SW_FIELD(constraints, NnlsConstraints, lam_stride);
+    SW_FIELD(constraints, NnlsConstraints, rule);
+    SW_FIELD(constraints, NnlsConstraints, own_spectra);
+    SW_FIELD(constraints, NnlsConstraints, chi2);
+    SW_FIELD(constraints, NnlsConstraints, noise);
+    SW_FIELD(constraints, NnlsConstraints, noise_stride);
+    SW_FIELD(constraints, NnlsConstraints, spectrum);
+    SW_FIELD(constraints, NnlsConstraints, spectrum_stride);
+    SW_FIELD(constraints, NnlsConstraints, pencil);
+    SW_FIELD(constraints, NnlsConstraints, state);
+    SW_FIELD(constraints, NnlsConstraints, multiplier);
+    SW_FIELD(constraints, NnlsConstraints, equality_error);
+    SW_FIELD(constraints, NnlsConstraints, gap);
+    SW_FIELD(constraints, NnlsConstraints, used_lam);
+    SW_FIELD(constraints, NnlsConstraints, fit);
+    SW_FIELD(constraints, NnlsConstraints, seminorm);
+    SW_FIELD(constraints, NnlsConstraints, unpenalized);
+    SW_FIELD(constraints, NnlsConstraints, at_end);
+    SW_FIELD(constraints, NnlsConstraints, evaluations);
+    SW_FIELD(constraints, NnlsConstraints, passive);
+    SW_FIELD(constraints, NnlsConstraints, deviation);
+    SW_FIELD(constraints, NnlsConstraints, gram);
+    SW_FIELD(constraints, NnlsConstraints, gram_stride);
+    SW_FIELD(constraints, NnlsConstraints, linear);
+    SW_FIELD(constraints, NnlsConstraints, linear_stride);
+    SW_FIELD(constraints, NnlsConstraints, squared_b);
+    SW_FIELD(constraints, NnlsConstraints, squared_b_stride);
+    SW_FIELD(constraints, NnlsConstraints, factor);
+    SW_FIELD(constraints, NnlsConstraints, factor_order);
     Layout job(m, "NnlsJob", sizeof(NnlsJob));
     SW_FIELD(job, NnlsJob, systems);
-    SW_FIELD(job, NnlsJob, whole);
+    SW_FIELD(job, NnlsJob, systems_in_batch);
     SW_FIELD(job, NnlsJob, rows);
     SW_FIELD(job, NnlsJob, columns);
+    SW_FIELD(job, NnlsJob, single);
     SW_FIELD(job, NnlsJob, a);
     SW_FIELD(job, NnlsJob, a_stride);
     SW_FIELD(job, NnlsJob, row_stride);
@@ -138,7 +140,7 @@ void bind_layouts(nb::module_& m) {
     SW_FIELD(job, NnlsJob, b_stride);
     SW_FIELD(job, NnlsJob, tables);
     SW_FIELD(job, NnlsJob, options);
-    SW_FIELD(job, NnlsJob, family);
+    SW_FIELD(job, NnlsJob, constraints);
     SW_FIELD(job, NnlsJob, warm_values);
     SW_FIELD(job, NnlsJob, warm_marks);
     SW_FIELD(job, NnlsJob, warm_stride);

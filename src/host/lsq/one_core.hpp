@@ -2,7 +2,7 @@
 #pragma once
 
 #include "host/lsq/column_sweeps.hpp"
-#include "host/lsq/guesses.hpp"
+#include "host/lsq/unconstrained_batch.hpp"
 
 SW_BEGIN
 namespace lsq {
@@ -38,17 +38,17 @@ struct OneCore : ColumnSweeps {
                                  b + group * step + j / 4 * part, parts);
     }
 
-    // r . r of r = b - A x with the columns of `support`, and, if it is wanted, A'r.
+    // r . r of r = b - A x with the columns of `nonzero`, and, if it is wanted, A'r.
     template <bool wants_product, class Scalar>
-    double residual(const Scalar* b, int count, const Shared& shared, const double* x, uint64_t support,
+    double residual(const Scalar* b, int count, const Shared& shared, const double* x, uint64_t nonzero,
                     int columns, double* w) const {
         if (wants_product && columns <= 4) return pass<4>(b, count, shared, x, columns, w);
         if (wants_product && columns <= 8) return pass<8>(b, count, shared, x, columns, w);
         const int length = static_cast<int>(padded(count));
         for (int i = 0; i < count; ++i) rows[i] = double(b[i]);
         clear(count, length);
-        if (support) {
-            subtract(shared.columns, shared.column_stride, x, support, columns, length);
+        if (nonzero) {
+            subtract(shared.columns, shared.column_stride, x, nonzero, columns, length);
             clear(count, length);  // below A's rows there may be others
         }
         if constexpr (wants_product)
@@ -58,12 +58,13 @@ struct OneCore : ColumnSweeps {
 
     // The same of a matrix of its own, by rows.
     template <class Scalar>
-    double residual_of_own(const Scalar* a, int64_t row_stride, const Scalar* b, int count, int columns,
+    double residual_of_own(const Scalar* a, int64_t row_stride, const void* b, int count, int columns,
                            const double* x, double* w) const {
         double square = 0;
         for (int j = 0; j < columns; ++j) w[j] = 0;
         for (int first = 0; first < count; first += panel_rows) {
-            const int length = take_panel(a, row_stride, b, first, count, columns);
+            const int length =
+                take_panel(a, row_stride, static_cast<const Scalar*>(b), first, count, columns);
             const double* own_b = panel + columns * panel_stride;
             for (int i = 0; i < length; ++i) rows[i] = own_b[i];
             subtract(panel, panel_stride, x, (bit_of(columns) - 1), columns, length);
@@ -75,12 +76,12 @@ struct OneCore : ColumnSweeps {
 
     // The table of a matrix of its own.
     template <class Scalar>
-    void form_table(const Scalar* a, int64_t row_stride, const Scalar* b, int count, int columns,
+    void form_table(const Scalar* a, int64_t row_stride, const void* b, int count, int columns,
                     double* table) const {
         const int n = columns;
         for (int k = 0; k < table_length(n); ++k) table[k] = 0;
         for (int first = 0; first < count; first += panel_rows) {
-            const int length = take_panel(a, row_stride, b, first, count, n);
+            const int length = take_panel(a, row_stride, static_cast<const Scalar*>(b), first, count, n);
             // What comes next, or with the next system, is brought near meanwhile.
             const Scalar* next = a + (first + panel_rows) * row_stride;
             // (After the last column comes b.)
@@ -108,28 +109,28 @@ private:
     static void multiply_four(const Scalar* const (&row)[group], int count, const Shared& shared, int j,
                               int columns, double* products, double* squares, const Scalar* next, int parts) {
         constexpr int line = 64 / sizeof(Scalar);
-        const int pace = parts * lot;
+        const int pace = parts * register_size;
         int due = 0;
-        const Lot nothing = unknown_zeros();
+        const DoubleRegister nothing = unknown_zeros();
         const double* column[4];
         for (int q = 0; q < 4; ++q)
             column[q] = shared.columns + min_of(j + q, columns - 1) * shared.column_stride;
-        Lot sum[group][4], square[group];
+        DoubleRegister sum[group][4], square[group];
         for (int k = 0; k < group; ++k) {
             square[k] = nothing;
             for (int q = 0; q < 4; ++q) sum[k][q] = nothing;
         }
         int i = 0;
-        for (; i + lot <= count; i += lot) {
+        for (; i + register_size <= count; i += register_size) {
             if (i == due) {
                 due += pace;
-                for (int k = 0; k < group * lot; k += line) prefetch(next + k);
-                next += group * lot;
+                for (int k = 0; k < group * register_size; k += line) prefetch(next + k);
+                next += group * register_size;
             }
-            Lot entry[4];
+            DoubleRegister entry[4];
             for (int q = 0; q < 4; ++q) entry[q] = register_at(column[q] + i);
             for (int k = 0; k < group; ++k) {
-                const Lot value = lot_at(row[k] + i);
+                const DoubleRegister value = load_register(row[k] + i);
                 for (int q = 0; q < 4; ++q) sum[k][q] += entry[q] * value;
                 if (squared) square[k] += value * value;
             }
@@ -151,7 +152,7 @@ private:
     }
 
     // The sums of two registers. (At once, where what reads them reads both.)
-    static void write_sum_of_lanes(Lot a, Lot b, double* to) {
+    static void write_sum_of_lanes(DoubleRegister a, DoubleRegister b, double* to) {
 #if defined(__aarch64__)
         register_at(to) = vpaddq_f64(a, b);
 #else
@@ -160,8 +161,8 @@ private:
 #endif
     }
 
-    static Lot lot_at(const double* p) { return register_at(p); }
-    static Lot lot_at(const float* p) { return load_wide<lot>(p); }
+    static DoubleRegister load_register(const double* p) { return register_at(p); }
+    static DoubleRegister load_register(const float* p) { return load_wide<register_size>(p); }
 
     // All in one pass, with few columns: rows of b, less A x, by rows of A.
     template <int most, class Scalar>
@@ -171,13 +172,13 @@ private:
         constexpr int both = most <= 4 ? 2 : 1;
         const double* column[most];
         double factor[most];
-        Lot sum[both][most] = {}, square[2] = {};
+        DoubleRegister sum[both][most] = {}, square[2] = {};
         for (int j = 0; j < most; ++j) {
             column[j] = shared.columns + min_of(j, columns - 1) * shared.column_stride;
             factor[j] = j < columns ? x[j] : 0.0;
         }
         const auto residual_at = [&](int i) {
-            Lot r = lot_at(b + i), other = {};
+            DoubleRegister r = load_register(b + i), other = {};
             for (int j = 0; j < most; j += 2) {
                 r -= register_at(column[j] + i) * factor[j];
                 other += register_at(column[j + 1] + i) * factor[j + 1];
@@ -185,13 +186,13 @@ private:
             return r - other;
         };
         int i = 0;
-        for (; i + 2 * lot <= count; i += 2 * lot) {
-            const Lot r = residual_at(i), next = residual_at(i + lot);
+        for (; i + 2 * register_size <= count; i += 2 * register_size) {
+            const DoubleRegister r = residual_at(i), next = residual_at(i + register_size);
             square[0] += r * r;
             square[1] += next * next;
             for (int j = 0; j < most; ++j) {
                 sum[0][j] += register_at(column[j] + i) * r;
-                sum[both - 1][j] += register_at(column[j] + i + lot) * next;
+                sum[both - 1][j] += register_at(column[j] + i + register_size) * next;
             }
         }
         double all = sum_of_lanes(square[0] + square[1]), rest[most];
@@ -207,20 +208,20 @@ private:
         return all;
     }
 
-    // rows -= the columns of `support` times x, four at a time.
-    void subtract(const double* columns, int64_t stride, const double* x, uint64_t support, int count,
+    // rows -= the columns of `nonzero` times x, four at a time.
+    void subtract(const double* columns, int64_t stride, const double* x, uint64_t nonzero, int count,
                   int length) const {
-        support &= count < 64 ? bit_of(count) - 1 : ~uint64_t(0);
-        while (support) {
+        nonzero &= count < 64 ? bit_of(count) - 1 : ~uint64_t(0);
+        while (nonzero) {
             const double* column[4];
             double factor[4];
             for (int k = 0; k < 4; ++k) {
-                const int j = support ? lowest_of(support) : 0;
+                const int j = nonzero ? lowest_of(nonzero) : 0;
                 column[k] = columns + j * stride;
-                factor[k] = support ? x[j] : 0.0;
-                support &= support - 1;
+                factor[k] = nonzero ? x[j] : 0.0;
+                nonzero &= nonzero - 1;
             }
-            for (int i = 0; i < length; i += lot)
+            for (int i = 0; i < length; i += register_size)
                 register_at(rows + i) -=
                     (register_at(column[0] + i) * factor[0] + register_at(column[1] + i) * factor[1]) +
                     (register_at(column[2] + i) * factor[2] + register_at(column[3] + i) * factor[3]);
@@ -241,22 +242,22 @@ private:
 
     // (Eight packs of dot_four() are more registers than NEON has: a quarter slower there.)
     static void inner_four(const double* const* column, const double* b, int length, double* sums) {
-        Lot even[4] = {}, odd[4] = {};
+        DoubleRegister even[4] = {}, odd[4] = {};
         const double *c0 = column[0], *c1 = column[1], *c2 = column[2], *c3 = column[3];
         int i = 0;
-        for (; i + 2 * lot <= length; i += 2 * lot) {
-            const Lot u = register_at(b + i), v = register_at(b + i + lot);
+        for (; i + 2 * register_size <= length; i += 2 * register_size) {
+            const DoubleRegister u = register_at(b + i), v = register_at(b + i + register_size);
             even[0] += register_at(c0 + i) * u;
             even[1] += register_at(c1 + i) * u;
             even[2] += register_at(c2 + i) * u;
             even[3] += register_at(c3 + i) * u;
-            odd[0] += register_at(c0 + i + lot) * v;
-            odd[1] += register_at(c1 + i + lot) * v;
-            odd[2] += register_at(c2 + i + lot) * v;
-            odd[3] += register_at(c3 + i + lot) * v;
+            odd[0] += register_at(c0 + i + register_size) * v;
+            odd[1] += register_at(c1 + i + register_size) * v;
+            odd[2] += register_at(c2 + i + register_size) * v;
+            odd[3] += register_at(c3 + i + register_size) * v;
         }
         if (i < length) {
-            const Lot u = register_at(b + i);
+            const DoubleRegister u = register_at(b + i);
             even[0] += register_at(c0 + i) * u;
             even[1] += register_at(c1 + i) * u;
             even[2] += register_at(c2 + i) * u;
@@ -299,17 +300,17 @@ private:
     // `next` on is asked for; returns the one after them.
     template <int some, class Scalar>
     const Scalar* add_products(int i, int j, int n, int length, double* table, const Scalar* next) const {
-        Lot sums[2][some] = {};
+        DoubleRegister sums[2][some] = {};
         const double *a0 = panel + i * panel_stride, *a1 = panel + min_of(i + 1, n) * panel_stride;
         const double* other[some];
         for (int q = 0; q < some; ++q) other[q] = panel + min_of(j + q, n) * panel_stride;
         for (int eight = 0; eight < length; eight += padding) {
             prefetch(next);
             next += 64 / sizeof(Scalar);
-            for (int t = eight; t < eight + padding; t += lot) {
-                const Lot u = register_at(a0 + t), v = register_at(a1 + t);
+            for (int t = eight; t < eight + padding; t += register_size) {
+                const DoubleRegister u = register_at(a0 + t), v = register_at(a1 + t);
                 for (int q = 0; q < some; ++q) {
-                    const Lot c = register_at(other[q] + t);
+                    const DoubleRegister c = register_at(other[q] + t);
                     sums[0][q] += u * c;
                     sums[1][q] += v * c;
                 }

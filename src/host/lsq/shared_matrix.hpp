@@ -34,7 +34,8 @@ public:
           numbers_(4 * padded(matrix.columns) + stride_ * matrix.columns + stride_),
           bounds_(2 * padded(matrix.columns) + 2 * stride_),
           gram_(host.form_gram ? padded(matrix.columns) * matrix.columns : 0),
-          penalty_gram_(host.form_gram && job.family.penalty ? padded(matrix.columns) * matrix.columns : 0) {
+          penalty_gram_(host.form_gram && job.constraints.penalty ? padded(matrix.columns) * matrix.columns
+                                                                  : 0) {
         const int n = matrix.columns;
         double* scale = numbers_.get();
         double* norm = scale + padded(n);

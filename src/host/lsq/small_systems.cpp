@@ -1,170 +1,27 @@
-// Small systems on the CPU, each by one thread; compiled once per instruction set.
+// Small systems on the CPU, each by one thread, compiled once per instruction set: what a thread keeps, and
+// the solvers of all but those of small_shared.cpp.
 #include "host/lsq/small_systems.hpp"
 
 #include <algorithm>
 
-#include "core/lsq/small/solver.hpp"
-#include "host/lsq/one_core.hpp"
+#include "host/lsq/small_solve.hpp"
 
 SW_BEGIN
 namespace lsq {
 namespace {
 
-typedef bool (*Way)(SmallSystems&, int64_t, int64_t, const Shared&);
-
-// Entries of A'b, zeros up to a whole number of eights; b'b comes after them.
-int linear_length(const Job& job) {
-    return static_cast<int>(padded(job.columns + job.family.slack));
-}
-
-// The solutions on all columns of the systems whose products are there.
-template <class Kind>
-void guess(SmallSystems& given, int64_t system, int here, small::OneCore& core) {
-    const Job& job = given.job;
-    if (!given.guesses_known) {
-        small::Store<Kind, 1> store;
-        small::Solver<Kind, small::OneCore> solver(job, system, given.products, core, store);
-        given.guesses_known = true;
-        given.has_guesses =
-            !job.family.mask && !job.warm_values && !job.warm_marks && solver.keep_inverse_of_all();
-        if (given.has_guesses)
-            given.guess_table.take(given.products, given.kept->of(small::bit_of(job.columns) - 1),
-                                   job.columns, Kind::summed, solver.counted());
-    }
-    if (!given.has_guesses) return;
-    const auto find = job.columns <= 4 ? small::Guesses<Kind, 4>::find : small::Guesses<Kind, 8>::find;
-    given.answered = find(job, given.guess_table, system, here, given.linear.get(), given.guesses);
-}
-
-// A'b and b'b of this system, and at once of those that come next.
-template <class Kind>
-void multiply(SmallSystems& given, int64_t system, int64_t end, const Shared& shared, small::OneCore& core) {
-    typedef small::OneCore Core;
-    typedef typename Kind::Scalar Scalar;
-    constexpr bool guesses = small::Solver<Kind, Core>::sweeps_signs;
-    const Job& job = given.job;
-    const int length = linear_length(job);
-    if (system < given.first || system >= given.last || shared.columns != given.multiplied) {
-        const int64_t here = job.family.which ? 1 : min_of<int64_t>(Core::group, end - system);
-        const Scalar* b = static_cast<const Scalar*>(job.b) + system * job.b_stride;
-        Core::multiply_group(b, job.b_stride, static_cast<int>(here), job.rows, shared, job.columns,
-                             given.linear.get(), given.linear.get() + Core::group * length);
-        given.first = system;
-        given.last = system + here;
-        given.multiplied = shared.columns;
-        given.answered = 0;
-        if constexpr (guesses) guess<Kind>(given, system, static_cast<int>(here), core);
-    }
-    if (given.is_answered(system)) return;
-    const int64_t place = system - given.first;
-    if constexpr (guesses) {
-        if (given.has_guesses) given.guesses.hand_over(static_cast<int>(place), job.columns, given.guess);
-        given.products.guess = given.has_guesses ? &given.guess : nullptr;
-    }
-    given.products.linear = given.linear.get() + place;
-    given.products.linear_step = Core::group;
-    given.products.squared_b = given.linear.get()[Core::group * length + place];
-}
-
-// What all systems of a matrix work with.
-void take_matrix(SmallSystems& given, const Shared& shared) {
-    small::Products& products = given.products;
-    if (products.shared.scale == shared.scale) return;
-    double* units = given.units.get();
-    products = small::Products();
-    given.guesses_known = given.has_guesses = false;
-    products.shared = shared;
-    products.gram = shared.gram;
-    products.stride = shared.gram_stride;
-    products.inverse_norm = shared.inverse_norm;
-    products.norm = shared.norm;
-    for (int j = 0; j < given.job.columns + given.job.family.slack; ++j) {
-        units[j] = shared.scale[j] > 0 ? 1 / shared.scale[j] : 0.0;
-        if (!(units[j] > 0 && shared.norm && shared.norm[j] > 0)) products.nothing |= small::bit_of(j);
-    }
-    products.unit = units;
-    given.sum = small::KeptSum();
-    products.sum = &given.sum;
-}
-
-template <class Kind>
-bool solve_as(SmallSystems& given, int64_t system, int64_t end, const Shared& shared) {
-    typedef typename Kind::Scalar Scalar;
-    const Job& job = given.job;
-    small::OneCore core;
-    core.rows = given.rows.get();
-    core.panel = given.panel.get();
-    core.kept = given.kept.get();
-    small::Products& products = given.products;
-    if constexpr (Kind::shares) {
-        take_matrix(given, shared);
-        multiply<Kind>(given, system, end, shared, core);
-        if (given.is_answered(system)) return true;
-    }
-    if constexpr (Kind::source == small::own_matrix) {
-        core.form_table(static_cast<const Scalar*>(job.a) + system * job.a_stride, job.row_stride,
-                        static_cast<const Scalar*>(job.b) + system * job.b_stride, job.rows, job.columns,
-                        given.table.get());
-        products.table = given.table.get();
-    }
-    small::Store<Kind, 1> store;
-    small::Solver<Kind, small::OneCore> solver(job, system, products, core, store);
-    bool goes_on = solver.start();
-    while (goes_on) goes_on = solver.go_on();
-    return solver.finish();
-}
-
-// Whether all systems have the bounds (0, inf).
-bool asks_no_more_than_signs(const Job& job) {
-    const Family& family = job.family;
-    if (family.nonnegative) return true;
-    if (family.lower_stride != 0 || family.upper_stride != 0) return false;
-    for (int j = 0; j < job.columns; ++j)
-        if (family.lower[j] != 0 || family.upper[j] != double_infinity) return false;
-    return true;
-}
-
-// (Which of some matrices is known before: it is the one of this system then.)
-template <class Scalar, int source, int capacity, bool penalized>
-Way way_of(const Job& job) {
-    const Family& family = job.family;
-    constexpr int positions = min_of(capacity, small::most_positions);
-    constexpr bool summable = source != small::own_matrix;
-    if constexpr (source == small::one_matrix && !penalized)
-        if (family.summed && asks_no_more_than_signs(job))
-            return family.slack ? solve_as<small::Kind<Scalar, source, false, small::any_sum, penalized,
-                                                       capacity, positions>>
-                                : solve_as<small::Kind<Scalar, source, false, small::given_sum, penalized,
-                                                       capacity, positions>>;
-    if constexpr (summable)
-        if (family.summed)
-            return solve_as<
-                small::Kind<Scalar, source, true, small::any_sum, penalized, capacity, positions>>;
-    if (family.general && !asks_no_more_than_signs(job))
-        return solve_as<small::Kind<Scalar, source, true, small::no_sum, penalized, capacity, positions>>;
-    return solve_as<small::Kind<Scalar, source, false, small::no_sum, penalized, capacity, positions>>;
-}
-
-// Of one matrix.
-bool keeps_inverses(const Job& job) {
-    return !job.family.penalized && job.columns + job.family.slack <= small::kept_columns;
-}
-
-template <class Scalar>
-Way way_for(const Job& job, int source) {
+SolveFunction solve_function_for(const Job& job, int source) {
     switch (source) {
         case small::one_matrix:
             if (keeps_inverses(job))
-                return way_of<Scalar, small::one_matrix, small::kept_columns, false>(job);
+                return solve_function_of<small::one_matrix, small::kept_columns, false>(job);
             [[fallthrough]];
         case small::some_matrices:
-            return job.family.penalized
-                       ? way_of<Scalar, small::one_matrix, small::shared_columns, true>(job)
-                       : way_of<Scalar, small::one_matrix, small::shared_columns, false>(job);
+            return solve_function_of_shared(job);
         case small::own_matrix:
-            return way_of<Scalar, small::own_matrix, 16, false>(job);
+            return solve_function_of<small::own_matrix, 16, false>(job);
         case small::normal_equations:
-            return way_of<Scalar, small::normal_equations, small::gram_columns, false>(job);
+            return solve_function_of<small::normal_equations, small::gram_columns, false>(job);
     }
     return nullptr;
 }
@@ -181,7 +38,7 @@ SmallSystems::SmallSystems(const HostJob& host)
     std::fill_n(linear.get(), small::OneCore::group * (linear_length(job) + 1), 0.0);
     const int source = small::source_of(job, host.form_gram);
     if (source == small::one_matrix && keeps_inverses(job)) kept = std::make_unique<small::KeptInverses>();
-    way_ = host.single ? way_for<float>(job, source) : way_for<double>(job, source);
+    solve_ = solve_function_for(job, source);
 }
 
 }  // namespace lsq

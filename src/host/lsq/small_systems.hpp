@@ -4,12 +4,15 @@
 #include <memory>
 
 #include "core/lsq/small/choice.hpp"
-#include "host/lsq/guesses.hpp"
 #include "host/lsq/kernels.hpp"
 #include "host/lsq/lazy_buffer.hpp"
+#include "host/lsq/unconstrained_batch.hpp"
 
 SW_BEGIN
 namespace lsq {
+
+class SmallSystems;
+typedef bool (*SolveFunction)(SmallSystems&, int64_t, int64_t, const Shared&);
 
 class SmallSystems {
 public:
@@ -18,13 +21,13 @@ public:
     // False where the solver for all sizes has to see to it; `shared` is of the system's matrix. Those up to
     // `end` are to follow.
     bool solve(int64_t system, int64_t end, const Shared& shared) {
-        return is_answered(system) || way_(*this, system, end, shared);
+        return is_answered(system) || solve_(*this, system, end, shared);
     }
     bool is_answered(int64_t system) const {
         return system >= first && system < last && (answered >> (system - first) & 1);
     }
 
-    // What the ways work with.
+    // What a SolveFunction works with.
     const Job& job;
     const LazyBuffer<double> rows, panel, table, units, linear;
     small::KeptSum sum;
@@ -41,7 +44,7 @@ public:
     unsigned answered = 0;  // a bit for each that its guess has solved
 
 private:
-    bool (*way_)(SmallSystems&, int64_t, int64_t, const Shared&);
+    SolveFunction solve_;
 };
 
 }  // namespace lsq

@@ -7,6 +7,7 @@
 
 #include "host/common/subnormals.hpp"
 #include "host/lsq/either_matrix.hpp"
+#include "host/lsq/either_numbers.hpp"
 #include "host/lsq/shared_matrix.hpp"
 #include "host/lsq/wide/system.hpp"
 
@@ -22,7 +23,7 @@ void solve_together(const HostJob& host);
 // reader: the solver works with these anyway, and one kind of convolution serves both.
 class MatrixReader {
 public:
-    explicit MatrixReader(const HostJob& host) : job_(host.job), single_(host.single) {}
+    explicit MatrixReader(const HostJob& host) : job_(host.job), single_(host.job.single) {}
 
     EitherDense read(int64_t index, const EitherDense*) {
         const Dense<float>* narrow = nullptr;
@@ -43,7 +44,7 @@ public:
         const EitherDense* dense = nullptr;
         const Convolution<double>* pulse = nullptr;
         const EitherTop top = job_.pulse_length ? EitherTop(read(index, pulse)) : read(index, dense);
-        return Stacked<EitherTop>(top, job_.family);
+        return Stacked<EitherTop>(top, job_.constraints);
     }
 
 private:
@@ -56,8 +57,7 @@ private:
 // Solves a system whose b and x are of the batch's numbers.
 template <class Team, class Matrix>
 void solve_one(const Team& team, const HostJob& host, int64_t system, Task<Matrix>& task) {
-    host.single ? solve_system<float>(team, host.job, system, task)
-                : solve_system<double>(team, host.job, system, task);
+    solve_system<EitherNumbers>(team, host.job, system, task);
 }
 
 // A system that was left without a certificate is solved in twice the precision, by one thread.
@@ -67,19 +67,19 @@ void mend(const HostJob& host, int64_t system, const Matrix& matrix) {
     const int32_t status = job.status[system];
     if ((status != stalled && status != dependent) || !wide::is_feasible(job)) return;
     std::vector<double> a;
-    if (!job.family.gram) {
+    if (!job.constraints.gram) {
         a.resize(static_cast<size_t>(job.rows) * job.columns);
         for (int i = 0; i < job.rows; ++i)
             for (int j = 0; j < job.columns; ++j)
                 a[static_cast<size_t>(i) * job.columns + j] = matrix.entry(i, j);
     }
-    wide::solve(job, system, host.single, job.family.gram ? nullptr : a.data());
+    wide::solve(job, system, job.single, job.constraints.gram ? nullptr : a.data());
 }
 
 // Calls Way::solve<Matrix>(host) with the kind of matrix that a batch has.
 template <class Way>
 void solve_by(const HostJob& host) {
-    if (host.job.family.general)
+    if (host.job.constraints.general)
         Way::template solve<Stacked<EitherTop>>(host);
     else if (host.job.pulse_length)
         Way::template solve<Convolution<double>>(host);

@@ -22,12 +22,12 @@ struct Worker {
 
 // Threads that try small systems first, and the rest where something is left.
 template <class Matrix>
-struct Bench {
+struct ThreadState {
     std::unique_ptr<SmallSystems> small;
     std::unique_ptr<Worker<Matrix>> worker;
 };
 
-struct SideBySide {
+struct OneThreadPerSystem {
     template <class Matrix>
     static void solve(const HostJob& host) {
         const Job& job = host.job;
@@ -35,15 +35,15 @@ struct SideBySide {
         MatrixReader matrices(host);
         const bool share = shares_columns(job);
         // One matrix, or those of a dictionary.
-        std::vector<std::unique_ptr<SharedMatrix<Matrix>>> common(share ? std::max(1, job.family.matrices)
-                                                                        : 0);
+        std::vector<std::unique_ptr<SharedMatrix<Matrix>>> common(
+            share ? std::max(1, job.constraints.matrices) : 0);
         for (size_t k = 0; k < common.size(); ++k)
             common[k] =
                 std::make_unique<SharedMatrix<Matrix>>(host, matrices.read(static_cast<int64_t>(k), kind));
         const Shared shared = share ? common[0]->shared : Shared();
         const Extent extent = extent_of(job, matrices.read(0, kind), 1, !share);
         // (Normal equations have no rows.)
-        const int64_t work = int64_t(job.family.gram ? job.columns : job.rows) * job.columns;
+        const int64_t work = int64_t(job.constraints.gram ? job.columns : job.rows) * job.columns;
         // A few systems that take longer than to wake a thread are dealt out evenly.
         const int64_t even = (job.systems + host.threads - 1) / host.threads;
         const int64_t most = job.systems * work >= (1 << 15) ? std::clamp<int64_t>(even, 1, 64) : 64;
@@ -53,24 +53,24 @@ struct SideBySide {
         const int pieces = static_cast<int>((job.systems + piece - 1) / piece);
         const int threads = std::min(host.threads, pieces);
         const bool tries = small::source_of(job, host.form_gram) != small::no_source;
-        std::vector<Bench<Matrix>> benches(threads);
+        std::vector<ThreadState<Matrix>> thread_states(threads);
         std::atomic<bool> out_of_memory{false};
         Pool::instance().run(pieces, threads, [&](int p, int thread) {
             const FlushSubnormals flush;
-            Bench<Matrix>& bench = benches[thread];
+            ThreadState<Matrix>& state = thread_states[thread];
             if (host.is_interrupted()) return;
             try {
-                if (tries && !bench.small) bench.small = std::make_unique<SmallSystems>(host);
+                if (tries && !state.small) state.small = std::make_unique<SmallSystems>(host);
                 const int64_t end = std::min(job.systems, (p + 1) * piece);
                 for (int64_t system = p * piece; system < end; ++system) {
                     const int64_t index = matrix_number(job, system);
                     const Shared& own =
-                        job.family.which ? common[static_cast<size_t>(index)]->shared : shared;
-                    if (tries && bench.small->solve(system, end, own)) continue;
-                    if (!bench.worker) bench.worker = std::make_unique<Worker<Matrix>>(host, extent, shared);
-                    Task<Matrix>& task = bench.worker->own.task;
-                    task.take(bench.worker->matrices.read(index, kind));
-                    if (job.family.which) task.share(own);
+                        job.constraints.which ? common[static_cast<size_t>(index)]->shared : shared;
+                    if (tries && state.small->solve(system, end, own)) continue;
+                    if (!state.worker) state.worker = std::make_unique<Worker<Matrix>>(host, extent, shared);
+                    Task<Matrix>& task = state.worker->own.task;
+                    task.take(state.worker->matrices.read(index, kind));
+                    if (job.constraints.which) task.share(own);
                     solve_one(Lone(), host, system, task);
                     mend(host, system, task.matrix);
                 }
@@ -85,7 +85,7 @@ struct SideBySide {
 }  // namespace
 
 void solve_side_by_side(const HostJob& host) {
-    solve_by<SideBySide>(host);
+    solve_by<OneThreadPerSystem>(host);
 }
 
 }  // namespace lsq

@@ -6,7 +6,7 @@ SW_BEGIN
 namespace lsq {
 namespace {
 
-struct Together {
+struct AllThreadsPerSystem {
     template <class Matrix>
     static void solve(const HostJob& host) {
         const Job& job = host.job;
@@ -28,7 +28,7 @@ struct Together {
 }  // namespace
 
 void solve_together(const HostJob& host) {
-    solve_by<Together>(host);
+    solve_by<AllThreadsPerSystem>(host);
 }
 
 }  // namespace lsq

@@ -282,7 +282,7 @@ private:
                 if (!(added <= poor * whole)) return false;
                 before = whole;
             } else if (added >= 0.3 * before) {
-                return true;  // rounding goes to and fro
+                return true;  // refinement has stagnated
             }
             for (size_t t = 0; t < size(); ++t) left_[t] += rest_[t];
             // Mends shrink by the same factor every time: would the next one be below rounding?

@@ -11,11 +11,11 @@ namespace lsq {
 namespace small {
 
 struct TriangleSweeps : OneLane {
-    typedef Register<double> Lot;
-    static constexpr int lot = register_lanes<double>;
+    typedef Register<double> DoubleRegister;
+    static constexpr int register_size = register_lanes<double>;
     // Rows of a factor are short, and triangles go by fours: of a register of eight numbers half would be
     // left to loops that go one by one.
-    static constexpr int few = min_of(lot, 4);
+    static constexpr int few = min_of(register_size, 4);
     typedef VectorOf<double, few>::anywhere Few;
     typedef VectorOf<double, 2>::anywhere Two;
 

@@ -329,7 +329,7 @@ private:
         unsigned bits = 0;
         for (int lane = 0; lane < lanes; ++lane) {
             const int i = pack * lanes + lane;
-            const Standing one =
+            const VariableStatus one =
                 classify_variable<true>(w.x[i], w.g[i], w.path[i], w.lower[i], w.upper[i], state.carry_time);
             if (one.mask != 0) bits |= 1u << lane;
             w.carried[i] = v.weights ? one.carried * w.inverse_root[i] : one.carried;

@@ -1,5 +1,5 @@
 // The absorb sweep on one tile: products of the rows of the history, of which those over the free variables
-// are kept (kept_grams.hpp).
+// are kept (tile_gram_cache.hpp).
 #pragma once
 
 #include "host/quasi_newton/gram.hpp"

@@ -14,7 +14,7 @@ namespace stepwell {
 
 // What the sweeps of one phase have found, before it is decided on: one row a chunk of this process's
 // variables, and for Action::list_breaks the list.
-struct Found {
+struct PhaseSums {
     Action phase;  // evaluate: the slope
     const State* state;
     double* rows;  // [chunk, shape.width()]; room for one row at least
@@ -30,7 +30,7 @@ struct Found {
 // Processes that hand over the same totals take the same decisions. Called by one thread, in the same order
 // everywhere; for one problem, not for a batch.
 struct Exchange {
-    void (*call)(void* context, const Found& found) = nullptr;
+    void (*call)(void* context, const PhaseSums& found) = nullptr;
     void* context = nullptr;
 };
 
@@ -43,7 +43,7 @@ struct EngineView : BatchMemory<T, unsigned char> {
     Exchange exchange = {};
     int64_t chunk_length = 0, chunk_before = 0;  // of the Cut, where n is a piece of the variables
     bool whole = true;                           // the piece is all there is
-    double* kept = nullptr;                      // (batch, kept_stride): products of tiles (kept_grams.hpp)
+    double* kept = nullptr;  // (batch, kept_stride): products of tiles (tile_gram_cache.hpp)
     int64_t kept_stride = 0;
     // The problems that have a turn, so many of them, in order; null: all. Values and gradients are those of
     // the whole batch, or of these alone.

@@ -42,14 +42,14 @@ public:
     const Scratch& scratch() { return workspace(0).scratch; }
     // Only after sums that say so; whoever has no variables is told by others.
     int factor_few(const SmallMatrices& matrices, double* row) {
-        FewFree& few = workspace(0).few;
+        ReducedModel& few = workspace(0).few;
         if (chunks.count == 0) return 0;
         if (state.pairs < few.taken()) few.drop_newest();
-        const BothFactored found = few.factor(matrices, state, workspace(0).upcoming);
+        const BothFactored found = few.factor(matrices, state, workspace(0).prefetcher);
         row[0] = found.first, row[1] = found.second, row[2] = found.form;
         return 1;
     }
-    void put_path(const FewFree::Path& path) { workspace(0).few.put_path(path); }
+    void put_path(const ReducedModel::Path& path) { workspace(0).few.put_path(path); }
     void step_few() {
         if (chunks.count > 0) workspace(0).few.step(workspace(0).free_s);
     }
@@ -148,7 +148,7 @@ private:
     const Chunks chunks;
     std::vector<Workspace>& workspaces;
     const int first_workspace;  // problems of a batch run one per thread, each with that thread's workspace
-    double* const kept;         // products of tiles (kept_grams.hpp), or null
+    double* const kept;         // products of tiles (tile_gram_cache.hpp), or null
     T* const copy;              // of the trial point, or null
     const bool alone;           // one chunk has all variables
     const bool folds;           // rows into one, on the way; else nobody has, and there is one a chunk
@@ -173,8 +173,8 @@ private:
     // Those of a chunk; few variables have none.
     double* kept_of(int64_t begin, int64_t end) const {
         if (!kept || end - begin <= AbsorbFew::most) return nullptr;
-        return kept +
-               (begin + chunks.before) / chunks.length * KeptGrams::doubles_of_chunk(chunks, options.slots);
+        return kept + (begin + chunks.before) / chunks.length *
+                          TileGramCache::doubles_of_chunk(chunks, options.slots);
     }
 
     // sweep(begin, end, workspace, row) for every chunk; returns how many rows there are then.

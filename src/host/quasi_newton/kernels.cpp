@@ -37,21 +37,21 @@ void turn(const EngineView<T>& e, const double* f, const T* gradient, TurnPart p
     const int64_t vector = e.n * int64_t(sizeof(T)), history = slots * e.stride,
                   matrices = small_matrices_length(slots) * int64_t(sizeof(double));
     const bool asks = 3 * vector + 2 * history + matrices <= (int64_t(16) << 10);
-    const auto expect = [&](int64_t p, Upcoming& upcoming) {
-        upcoming.clear();
-        upcoming.add(e.states + p, sizeof(State));
-        for (const T* one : {e.trial, e.d, e.g}) upcoming.add(one + p * e.n, vector);
-        for (const Byte* rows : {e.s, e.y}) upcoming.add(rows + p * history, history);
+    const auto expect = [&](int64_t p, Prefetcher& prefetcher) {
+        prefetcher.clear();
+        prefetcher.add(e.states + p, sizeof(State));
+        for (const T* one : {e.trial, e.d, e.g}) prefetcher.add(one + p * e.n, vector);
+        for (const Byte* rows : {e.s, e.y}) prefetcher.add(rows + p * history, history);
         // Bounded problems do not keep the last of the three matrices.
-        upcoming.add(reinterpret_cast<const Byte*>(e.small) + p * matrices,
-                     e.lower ? matrices / 3 * 2 : matrices);
+        prefetcher.add(reinterpret_cast<const Byte*>(e.small) + p * matrices,
+                       e.lower ? matrices / 3 * 2 : matrices);
     };
     const auto run_some = [&](int64_t begin, int64_t end, int workspace) {
-        Upcoming& upcoming = workspaces[size_t(workspace)].upcoming;
+        Prefetcher& prefetcher = workspaces[size_t(workspace)].prefetcher;
         for (int64_t k = begin; k < end; ++k) {
-            if (asks && k + 1 < end) expect(problem(k + 1), upcoming);
+            if (asks && k + 1 < end) expect(problem(k + 1), prefetcher);
             run(k, workspace);
-            upcoming.ask_for_rest();
+            prefetcher.prefetch_rest();
         }
     };
     if (many && e.threads > 1) {

@@ -17,10 +17,10 @@
 #include "host/quasi_newton/device_bindings.hpp"
 #include "host/quasi_newton/engine.hpp"
 #include "host/quasi_newton/history_rows.hpp"
-#include "host/quasi_newton/kept_grams.hpp"
 #include "host/quasi_newton/layout.hpp"
 #include "host/quasi_newton/point_copy.hpp"
 #include "host/quasi_newton/rank_bindings.hpp"
+#include "host/quasi_newton/tile_gram_cache.hpp"
 
 namespace nb = nanobind;
 
@@ -106,7 +106,7 @@ public:
     void forget() {
         is_listed = false;
         const Chunks chunks(n, 1, {this->chunk_length, this->chunk_before});
-        this->kept_stride = KeptGrams::doubles_of(chosen, chunks);
+        this->kept_stride = TileGramCache::doubles_of(chosen, chunks);
         kept_products.assign(size_t(batch * this->kept_stride), 0.0);
         this->kept = kept_products.empty() ? nullptr : kept_products.data();
     }
@@ -345,7 +345,7 @@ void bind_quasi_newton(nb::module_& m) {
     m.def("small_length", [](int slots) { return small_matrices_length(slots); });
     m.def("workspace_bytes", [](int capacity) { return engine_kernels().bytes_of_one(capacity); });
     m.def("kept_bytes", [](const Options& o, int64_t n) {
-        return int64_t(sizeof(double)) * KeptGrams::doubles_of(o, Chunks(n, 1));
+        return int64_t(sizeof(double)) * TileGramCache::doubles_of(o, Chunks(n, 1));
     });
     m.def("scratch_length", [](int capacity) { return scratch_length(capacity); });
     m.def("sums_length", [](const Options& o) { return sum_layout(o, o.capacity).length(); });

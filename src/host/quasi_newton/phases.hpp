@@ -206,8 +206,8 @@ private:
         double* rows = sweeps.rows(phase.shape);
         const int count = sweep(rows);
         if (exchange.call) {
-            exchange.call(exchange.context, Found{state.action, &state, rows, count, phase.shape, phase.f,
-                                                  phase.list, phase.decided});
+            exchange.call(exchange.context, PhaseSums{state.action, &state, rows, count, phase.shape, phase.f,
+                                                      phase.list, phase.decided});
         } else {
             fold_rows(rows, count, phase.shape);
         }

@@ -46,11 +46,11 @@ public:
 
     // The hook of the engine.
     Exchange hook() {
-        return {[](void* context, const Found& found) { (*static_cast<RankExchange*>(context))(found); },
+        return {[](void* context, const PhaseSums& found) { (*static_cast<RankExchange*>(context))(found); },
                 this};
     }
 
-    void operator()(const Found& found) {
+    void operator()(const PhaseSums& found) {
         if (found.list) {
             exchange_list(found);
         } else {
@@ -70,13 +70,13 @@ private:
     std::vector<int64_t> counts;
     std::vector<const double*> places;
 
-    void begin_message(const Found& found, int64_t numbers) {
+    void begin_message(const PhaseSums& found, int64_t numbers) {
         message.resize(size_t(message_header + numbers));
         message[0] = 0;
         message[1] = digest_of(*found.state, found.decided);
     }
 
-    void exchange_rows(const Found& found) {
+    void exchange_rows(const PhaseSums& found) {
         const int width = found.shape.width(), before = message_header + (found.f ? message_value : 0);
         // Counts are whole numbers, exact in any order: one row a rank.
         const bool whole = found.phase == Action::count_breaks;
@@ -109,7 +109,7 @@ private:
     }
 
     // How many breakpoints every rank has listed; then, if all together are few, the breakpoints.
-    void exchange_list(const Found& found) {
+    void exchange_list(const PhaseSums& found) {
         const int row = 2 * found.state->pairs + 1;
         double own = 0, all = 0;
         for (int c = 0; c < found.chunks; ++c) own += found.rows[c];

@@ -42,7 +42,7 @@ private:
     const bool alone;  // the chunk, if it is short, is all there is
     const AbsorbPoint<T> point;
     const AbsorbRows<T> rows;
-    Lowest lowest_break;
+    RunningMinimum lowest_break;
 
     // work(at, count, packs) for every tile, of which the point is taken in.
     template <class Work>
@@ -60,7 +60,7 @@ private:
         static_assert(AbsorbFew::most <= tile);
         each_tile(begin, end, w, totals, [&](int64_t, int, int packs) {
             with_type(options.history, [&](auto type) {
-                if (alone && gather == Gather::pair && FewFree::pays(w.count_free(packs), layout.rows))
+                if (alone && gather == Gather::pair && ReducedModel::pays(w.count_free(packs), layout.rows))
                     return take_free<decltype(type)>(packs, w, row);
                 AbsorbFew few(layout, w);
                 few.add<decltype(type)>(packs, gather);

@@ -13,8 +13,8 @@ template <class T>
 class Aim {
 public:
     // `accepted`: the gradient at the trial point, which is taken over on the way; null: it has been.
-    // `sets_known`: the free variables are those of the kept products (kept_grams.hpp), found by this turn.
-    // `steps_known`: those of the free variables are in their buffer already (few_free.hpp).
+    // `sets_known`: the free variables are those of the kept products (tile_gram_cache.hpp), found by this
+    // turn. `steps_known`: those of the free variables are in their buffer already (reduced_model.hpp).
     // `tile_known`: there is one tile, and this turn has absorbed the point, so that its vectors are in their
     // buffers and it is known who is free.
     // `copy`: where the trial point is left a second time; null: nowhere.
@@ -75,7 +75,7 @@ private:
     const bool sets_known, steps_known, tile_known;
     T* const copy;
     const AimRule rule;
-    Lowest lowest_limit;
+    RunningMinimum lowest_limit;
 
     // Where the goals and steps of a tile go.
     struct Aims {

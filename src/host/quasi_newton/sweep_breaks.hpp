@@ -72,7 +72,7 @@ private:
             };
             each_pack_where(packs, look, [&](int first) {
                 for (int i = first; i < min_of(first + lanes, count); ++i) {
-                    const Standing one =
+                    const VariableStatus one =
                         classify_variable<false>(w.x[i], w.g[i], w.path[i], w.lower[i], w.upper[i], 0.0);
                     const uint64_t time = number_of_time(one.time);
                     if (time > above && time <= high) work(at + i, time);

@@ -241,7 +241,7 @@ inline double largest_magnitude(const double* a, int packs) {
 
 // The smallest number that any chunk of a sweep has found so far. Chunks begin with it, and need not look at
 // what cannot be smaller: the smallest of all chunks is the same whoever comes first.
-class Lowest {
+class RunningMinimum {
 public:
     double so_far() const { return lowest.load(std::memory_order_relaxed); }
     // Of two that are found at once one may be lost: it is a hint.

@@ -8,9 +8,9 @@
 #include "core/common/simd.hpp"
 #include "core/quasi_newton/cauchy_walk.hpp"
 #include "core/quasi_newton/memory.hpp"
-#include "host/quasi_newton/few_free.hpp"
 #include "host/quasi_newton/history_rows.hpp"
-#include "host/quasi_newton/kept_grams.hpp"
+#include "host/quasi_newton/reduced_model.hpp"
+#include "host/quasi_newton/tile_gram_cache.hpp"
 
 SW_BEGIN
 
@@ -38,7 +38,7 @@ public:
         const size_t m = size_t(capacity);
         const size_t doubles = tile_doubles + history_doubles(m) + sum_doubles(m) + product_doubles(m) +
                                2 * m + size_t(scratch_length(capacity)) + 2 * size_t(groups_of(capacity)) +
-                               FewFree::doubles_for(capacity);
+                               ReducedModel::doubles_for(capacity);
         return int64_t(sizeof(double) * doubles + sizeof(void*) * places_of(capacity) +
                        sizeof(int) * (2 * m + size_t(TileGram::products_of(capacity))));
     }
@@ -77,7 +77,7 @@ public:
     const double *x, *g, *path, *lower, *upper, *s, *y, *moving;
     double *x_tile, *g_tile, *lower_tile, *upper_tile, *s_tile, *y_tile, *moving_tile;
     double *root, *inverse_root, *mask, *breaks, *carried, *descent;
-    double *free_s, *free_y;         // s and y where a variable is free; steps (few_free.hpp)
+    double *free_s, *free_y;         // s and y where a variable is free; steps (reduced_model.hpp)
     unsigned char free[tile / 8];    // of the current tile: a bit each variable
     Run runs[tile / lanes];          // of packs in which something moves or is free
     int run_count, picked;           // how many runs, and packs in them
@@ -92,8 +92,8 @@ public:
     double* carried_sums;
     double* multiples;  // coefficients of the rows in a direction, as `places`
     Scratch scratch;
-    FewFree few;
-    Upcoming upcoming;
+    ReducedModel few;
+    Prefetcher prefetcher;
     std::vector<double> chunk_rows;  // what the chunks of a phase leave, in the first thread's workspace
 
     // The breakpoints of a walk; memory is taken by the first.

@@ -7,12 +7,18 @@ from typing import Any, Literal
 
 import numpy as np
 
+from stepwell.api.fit_blocks import are_containers, over_blocks
+from stepwell.arrays import is_array, is_cuda
+from stepwell.arrays.bounds import split_bounds
 from stepwell.common.checks import require, require_kind, warn_caller
 from stepwell.common.typing import ArrayLike
+from stepwell.derivatives import plug_for
+from stepwell.derivatives.fit import Given
 from stepwell.fit import arguments
+from stepwell.fit.arguments import axes_of
 from stepwell.fit.assembling import result_of
 from stepwell.fit.evaluation import evaluation_of
-from stepwell.fit.functions import Residual
+from stepwell.fit.functions import Curve, Residual, parameter_names
 from stepwell.fit.loop import solve
 from stepwell.fit.problem import FitProblem
 from stepwell.fit.result import FitResult
@@ -55,6 +61,7 @@ def curve_fit(
     threads: int | None = None,
     progress: Callable[[int, int], object] | None = None,
     callback: Callable[[Any], object] | None = None,
+    dim: str | None = None,
 ) -> FitResult:
     """Fit a model to data within bounds: one curve, or an array of them at once.
 
@@ -64,13 +71,15 @@ def curve_fit(
     ----------
     f : callable or compiled model
         The model. ``f(x, a, b, ...)`` as in SciPy: with several problems each parameter comes as a column (k, 1), so
-        that ``lambda t, a, k: a * np.exp(-k * t)`` returns (k, m) by itself. Or ``f(x, p)`` and ``f(x, p, rows)``, where
-        the second argument is called ``p``: one array (k, n) of the problems `rows` that still run. Functions of NumPy,
-        CuPy, PyTorch or JAX. A model of :mod:`stepwell.models` is fitted by compiled code.
+        that ``lambda t, a, k: a * np.exp(-k * t)`` returns (k, m) by itself. Or ``f(x, p)`` and ``f(x, p, rows)``,
+        where the second argument is called ``p``: one array (k, n) of the problems `rows` that still run. Functions of
+        NumPy, CuPy, PyTorch or JAX. A model of :mod:`stepwell.models` is fitted by compiled code.
     xdata : any
         Handed on to `f` as it is. Where its shape is that of `ydata`, each problem has its own x.
     ydata : array, shape (m,) or (..., m)
-        The data: points along the last axis, problems along all others.
+        The data: points along the last axis, problems along all others. An array of dask, cut into blocks of whole
+        problems, gives a result whose fields are arrays of dask, not yet computed; a DataArray of xarray one of
+        DataArrays. The bits are those of a direct call.
     p0 : array, shape (n,) or (..., n), optional
         The start. By default 1, or inside the bounds.
     sigma : array, shape (m,) or (..., m), optional
@@ -115,7 +124,7 @@ def curve_fit(
         Ends after a shorter step, relative to x; by default not tested, since a short step is no sign of an end.
     gtol : float, default 1e-10 (1e-6)
         A fit ends where no free column makes a larger cosine with the residual.
-    maxiter : int, default 200 (n + 1)
+    maxiter : int, default 400 (n + 1)
         Limit on steps.
     maxfev, max_nfev : int, optional
         Limit on evaluations, by SciPy's two names.
@@ -125,11 +134,16 @@ def curve_fit(
         Called as ``progress(done, problems)`` after each turn.
     callback : callable, optional
         Called with the points (k, n) that the running problems have come to; StopIteration ends the fit.
+    dim : str, optional
+        The dimension of a DataArray `ydata` along which the points of one problem lie; all others are problems. The
+        parameters are the dimension ``param`` of the result, with their names as its coordinate.
 
     Returns
     -------
     FitResult
-        Also unpacks as ``popt, pcov``. Trouble in one problem of a batch is that problem's status.
+        Also unpacks as ``popt, pcov``. Trouble in one problem of a batch is that problem's status. With tensors that
+        ask for gradients, and inside JAX's transformations, `x` has derivatives in `ydata`, `sigma`, `xdata` and the
+        bounds, by the implicit formula with the whole Hessian.
 
     Examples
     --------
@@ -144,6 +158,25 @@ def curve_fit(
     array([[2.5, 1.3],
            [1. , 1.3]])
     """
+    if are_containers(xdata, ydata, p0, sigma, mask, fixed, bounds) or dim is not None:
+        every = dict(
+            p0=p0, sigma=sigma, absolute_sigma=absolute_sigma, check_finite=check_finite, bounds=bounds, method=method,
+            jac=jac, full_output=full_output, nan_policy=nan_policy, mask=mask, fixed=fixed, linear=linear, own_x=own_x,
+            loss=loss, f_scale=f_scale, x_scale=x_scale, starts=starts, uncertainty=uncertainty, ftol=ftol, xtol=xtol,
+            gtol=gtol, maxiter=maxiter, maxfev=maxfev, max_nfev=max_nfev, threads=threads, progress=progress,
+            callback=callback,
+        )  # fmt: skip
+        return over_blocks(curve_fit, f, xdata, ydata, every, dim)
+    ends = split_bounds(bounds, "ends") if isinstance(bounds, tuple | list) else None
+    plug = None if type(ydata) is np.ndarray else plug_for((), ydata, sigma, xdata, *(ends or ()), look=False)
+    if plug is not None:
+        every = dict(
+            p0=p0, absolute_sigma=absolute_sigma, check_finite=check_finite, method=method, jac=jac,
+            nan_policy=nan_policy, mask=mask, fixed=fixed, linear=linear, own_x=own_x, loss=loss, f_scale=f_scale,
+            x_scale=x_scale, starts=starts, uncertainty=uncertainty, ftol=ftol, xtol=xtol, gtol=gtol, maxiter=maxiter,
+            maxfev=maxfev, max_nfev=max_nfev, threads=threads, progress=progress, callback=callback,
+        )  # fmt: skip
+        return _differentiable(plug, f, xdata, ydata, sigma, ends or bounds, every)
     require(not full_output, "full_output", True, "False: the result has all of it (r.nfev, r.residuals, r.message)")
     given = dict(
         method=method, loss=loss, f_scale=f_scale, x_scale=x_scale, uncertainty=uncertainty, ftol=ftol, xtol=xtol,
@@ -151,8 +184,13 @@ def curve_fit(
         progress=progress, callback=callback,
     )  # fmt: skip
     options = arguments.read_options(given)
+    plain = jac is None and linear is None and starts is None and callback is None
+    if plain and hasattr(f, "__stepwell_fit_on_device__") and is_array(ydata) and is_cuda(ydata):
+        read = (xdata, ydata, p0, sigma, absolute_sigma, bounds, nan_policy, mask, fixed, own_x, options)
+        found: FitResult = f.__stepwell_fit_on_device__(*read)
+        return found
     whole = None
-    if sigma is not None and np.ndim(ydata) == 1 and np.ndim(sigma) == 2:
+    if sigma is not None and axes_of(ydata) == 1 and axes_of(sigma) == 2:
         whole, sigma = sigma, None
     problem, curve = arguments.read_curve(
         f, xdata, ydata, p0, sigma, absolute_sigma, check_finite, bounds, nan_policy, mask, fixed, own_x, options
@@ -163,15 +201,45 @@ def curve_fit(
         evaluation = whitened(evaluation, problem, whole)
         compiled = None
     if linear is not None:
-        places = arguments.read_places("linear", linear, problem.parameters, arguments.parameter_names(f))
+        places = arguments.read_places("linear", linear, problem.parameters, parameter_names(f))
         require(loss == "linear", "loss", loss, "'linear' where parameters are projected out")
         require(starts is None, "starts", starts, "None with linear")
         return result_of(problem, solve_projected(problem, evaluation, places), evaluation, curve)
+    if whole is None and starts is None and compiled is None and is_array(ydata) and is_cuda(ydata):
+        on_device = _on_device(problem, curve, jac, ydata, evaluation)
+        if on_device is not None:
+            return on_device
     run = solve if compiled is None or callable(jac) or callback is not None else _Compiled(compiled)
     if starts is not None:
         ends, chosen = over_starts(problem, evaluation, starts, run)
         return result_of(problem, ends, evaluation, curve, chosen)
     return result_of(problem, run(problem, evaluation), evaluation, curve)
+
+
+def _differentiable(
+    plug: Any, f: Any, xdata: Any, ydata: Any, sigma: Any, bounds: Any, every: dict[str, Any]
+) -> FitResult:
+    """Fit with x a function of data, sigma, x and bounds."""
+    lead, points = tuple(ydata.shape[:-1]), int(ydata.shape[-1])
+    own = arguments.owns_x(xdata, lead, points, every["own_x"])
+    require(sigma is None or axes_of(sigma) <= 1 or bool(lead), "sigma", "a matrix", "deviations, with derivatives")
+    given = Given(Curve(f, xdata, own), own, every["loss"], every["f_scale"], every["mask"], lead, points)
+
+    def solver(*, lower: Any, upper: Any, **parts: Any) -> FitResult:
+        return curve_fit(f, bounds=(lower, upper), **parts, **every)
+
+    parts = dict(xdata=xdata, ydata=ydata, sigma=sigma, lower=bounds[0], upper=bounds[1])
+    found: FitResult = plug.curve_fit(solver, given, parts)
+    return found
+
+
+def _on_device(problem: FitProblem, function: Any, jac: Any, data: Any, evaluation: Any) -> FitResult | None:
+    """Fit on the device where the arrays are; None where that cannot be done, and the host decides."""
+    from stepwell.fit.device_loop import device_result, fits_on_device, solve_on_device
+
+    if not fits_on_device(problem, problem.template, jac):
+        return None
+    return device_result(problem, solve_on_device(problem, function, jac, data, problem.template), evaluation)
 
 
 class _Compiled:
@@ -266,4 +334,8 @@ threads, progress
     if starts is not None:
         ends, chosen = over_starts(problem, evaluation, starts, solve)
         return result_of(problem, ends, evaluation, None, chosen)
+    if is_array(x0) and is_cuda(x0):
+        on_device = _on_device(problem, function, jac, None, evaluation)
+        if on_device is not None:
+            return on_device
     return result_of(problem, solve(problem, evaluation), evaluation)

@@ -71,7 +71,8 @@ def tikhonov(
         Called with a :class:`~stepwell.krylov.Progress` before the first product (which tells the memory) and after
         every step; a true answer, or StopIteration, stops the run.
     noise : float or array of k floats, optional
-        Norm of the noise in each column, for the rule ``"discrepancy"``.
+        Standard deviation of the entries of each column of B, for the rule ``"discrepancy"``: ‖AX − B‖ of a column of m
+        entries is then noise √m.
     joint : bool, default False
         Let the rule choose one λ for all columns together: the columns can then share a search space.
     memory : int, default 2**26 for ``"block"`` (2**30 on a GPU), 2**28 for ``"prcg"`` and ``"aprcg"``

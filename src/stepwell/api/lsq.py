@@ -12,6 +12,7 @@ from stepwell.api.blocks import are_containers, over_blocks
 from stepwell.arrays.bounds import split_bounds
 from stepwell.arrays.checks import read_array
 from stepwell.common.checks import read_axis
+from stepwell.common.progress import with_bar
 from stepwell.common.typing import ArrayLike, BoundsLike, NumberOrArray
 from stepwell.derivatives import plug_for
 from stepwell.lsq.arguments import Insertion, MethodName, Rule
@@ -25,6 +26,7 @@ _ARRAYS = ("bounds", "sum_bounds", "equality", "mask", "weights", "which", "lam"
 _OWN = ("bounds", "sum_bounds", "equality", "mask", "weights", "which", "lam", "noise", "warm_start")
 
 
+@with_bar("systems")
 def lsq_linear(
     A: ArrayLike | Convolution,
     b: ArrayLike,
@@ -46,7 +48,7 @@ def lsq_linear(
     maxiter: int | None = None,
     tol: float | None = None,
     threads: int | None = None,
-    progress: Callable[[int, int], object] | None = None,
+    progress: Callable[[int, int], object] | bool | None = None,
     dim: str | None = None,
 ) -> LSQResult:
     """Solve min ‖Ax − b‖² + λ²‖Lx‖² subject to l ≤ x ≤ u, for one system or very many.
@@ -86,7 +88,7 @@ def lsq_linear(
         What is penalised is Lx; x itself without.
     noise : float or array, shape (systems,), optional
         Standard deviation of the entries of b, weights included, for the rule ``"discrepancy"``: ‖Ax − b‖² is then
-        noise² times the number of rows. (:func:`stepwell.tikhonov` takes the norm of the noise instead.)
+        noise² times the number of rows.
     chi2 : float, default 1.02
         The factor of the rule ``"chi2"``: by how much ‖Ax − b‖² may exceed what it is with λ = 0.
     uncertainty : {"variance"}, optional
@@ -109,8 +111,9 @@ def lsq_linear(
         shows where b is fitted better than that. A larger `tol` ends earlier.
     threads : int, default all
         CPU threads. Systems are dealt out from a queue; a single large system uses all threads.
-    progress : callable, optional
-        Called as ``progress(done, systems)`` after each part of a batch; on a GPU, where a batch is one launch, at
+    progress : callable or True, optional
+        True shows a bar, in a terminal or a notebook. A callable is called as ``progress(done, systems)`` after each
+        part of a batch; on a GPU, where a batch is one launch, at
         its end. None with arrays of dask and xarray.
     dim : str, optional
         The dimension of a DataArray `b` that holds the equations of one system; all others are systems. The unknowns
@@ -142,6 +145,7 @@ def lsq_linear(
     return _solve(lsq_linear, given)
 
 
+@with_bar("systems")
 def nnls(
     A: ArrayLike | Convolution,
     b: ArrayLike,
@@ -161,7 +165,7 @@ def nnls(
     tol: float | None = None,
     axis: Literal[0, 1] = 0,
     threads: int | None = None,
-    progress: Callable[[int, int], object] | None = None,
+    progress: Callable[[int, int], object] | bool | None = None,
     dim: str | None = None,
 ) -> LSQResult:
     """Solve min ‖Ax − b‖² + λ²‖x‖² subject to x ≥ 0, for one system or very many.
@@ -253,6 +257,7 @@ def _read_ends(bounds: Any, sum_bounds: Any) -> tuple[tuple[Any, Any], tuple[Any
     return split_bounds(bounds, "ends") or NO_BOUNDS, split_bounds(sum_bounds, "ends", name="sum_bounds", one=True)
 
 
+@with_bar("systems")
 def lsq_gram(
     G: ArrayLike,
     c: ArrayLike,
@@ -270,7 +275,7 @@ def lsq_gram(
     maxiter: int | None = None,
     tol: float | None = None,
     threads: int | None = None,
-    progress: Callable[[int, int], object] | None = None,
+    progress: Callable[[int, int], object] | bool | None = None,
 ) -> LSQResult:
     """Solve min xᵀGx − 2cᵀx + λ²‖Lx‖² subject to l ≤ x ≤ u: least squares whose normal equations are given.
 

@@ -173,6 +173,11 @@ def _by_torch(fun: Function, batch: bool) -> ValueAndGradient:
                     f"fun returned {what}; without jac PyTorch differentiates it: return a tensor computed from x, "
                     "or give jac"
                 )
+            if not batch and value.numel() != 1:
+                raise TypeError(
+                    f"fun returned a tensor of shape {tuple(value.shape)}; allowed: one number, such as the sum of its "
+                    "squares"
+                )
             (gradient,) = torch.autograd.grad(value.sum() if batch else value, point)
         return value.detach(), gradient
 

@@ -113,7 +113,7 @@ class ComputedLater:
 
     def __dask_tokenize__(self) -> Any:
         later = vars(self).get("_later")
-        return type(self).__name__, vars(self) if later is None else later.records.name
+        return type(self).__name__, self.__getstate__() if later is None else later.records.name
 
     def __dask_postcompute__(self) -> Any:
         later = vars(self)["_later"]

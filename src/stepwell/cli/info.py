@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from stepwell.cli.console import make_table
-from stepwell.cli.output import Voice, output_options
+from stepwell.cli.output import Output, output_options
 
 if TYPE_CHECKING:
     from stepwell.cuda.devices import CudaDevice
@@ -31,7 +31,7 @@ _OPTIONAL = {
 @click.option("--arch", multiple=True, metavar="SM", help="With --warm: architectures, such as sm_90; else those here.")
 @click.option("--ship", is_flag=True, help="With --warm: into this installation, for all its users.")
 @output_options()
-def command(warm: bool, arch: tuple[str, ...], ship: bool, voice: Voice) -> None:
+def command(warm: bool, arch: tuple[str, ...], ship: bool, voice: Output) -> None:
     """Show versions, compiler, instruction set, threads and devices; or fill the cache of GPU kernels."""
     if warm or arch or ship:
         _fill_cache(arch, warm, ship, voice)
@@ -59,7 +59,7 @@ def command(warm: bool, arch: tuple[str, ...], ship: bool, voice: Voice) -> None
     voice.record({}, {"machine": facts, "libraries": libraries, "devices": ["CPU", *cuda_devices()]})
 
 
-def _fill_cache(arch: tuple[str, ...], warm: bool, ship: bool, voice: Voice) -> None:
+def _fill_cache(arch: tuple[str, ...], warm: bool, ship: bool, voice: Output) -> None:
     """Compile the common kernels for the given architectures or those of the devices here."""
     from stepwell.cli.warming import architectures_here, compile_common
     from stepwell.common.machine import machine_facts

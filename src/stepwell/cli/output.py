@@ -23,10 +23,11 @@ from stepwell.cli.inputs import check_file
 from stepwell.cli.interrupts import INTERRUPTED
 from stepwell.common.files import write_text
 from stepwell.common.json_text import json_text
+from stepwell.common.logs import log
 
 
 @dataclass(frozen=True)
-class Voice:
+class Output:
     """How much a command says, and where its JSON goes.
 
     Attributes
@@ -58,6 +59,7 @@ class Voice:
     def notes(self, texts: Iterable[str]) -> None:
         """Print to standard error what a person should know of a run, unless --quiet."""
         for text in texts:
+            log.info("%s: %s", self.command, text)
             if not self.quiet:
                 click.echo(f"note: {text}", err=True)
 
@@ -86,6 +88,7 @@ class Voice:
 
     def record(self, settings: dict[str, Any], result: dict[str, Any], **more: Any) -> None:
         """Write the JSON, where it was asked for: stepwell, command, settings, result and more keys of a command."""
+        log.info("%s: done", self.command)
         if self.json_file is None:
             return
         import stepwell
@@ -124,7 +127,8 @@ def output_options(*, declare: bool = True) -> Callable[[Callable[..., Any]], Ca
                 raise click.UsageError("--quiet and --verbose exclude each other")
             check_file(json_file, "--json")
             name = click.get_current_context().command_path.split(" ", 1)[-1]
-            return command(*args, voice=Voice(name, json_file, quiet, verbose), **given)
+            log.info("%s: begins", name)
+            return command(*args, voice=Output(name, json_file, quiet, verbose), **given)
 
         if declare:
             declared = getattr(call, "__click_params__", [])  # click reads them from the last to the first

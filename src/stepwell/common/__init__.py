@@ -9,7 +9,7 @@
 `threads`       how many threads solvers use; objects that take one at a time
 `json_text`     records as JSON
 `machine`       processor, system and versions; `memory`: how much of it is free
-`pyplot`        matplotlib, where it is installed
+`pyplot`        matplotlib, where it is installed; `progress`: a bar for ``progress=True``; `logs`: the logger
 `typing`        types of what the public functions take
 ==============  =======================================================================================================
 """

@@ -2,11 +2,11 @@
 
 ======================  ===============================================================================================
 `matrices`              a dense matrix and a pulse as linear maps that know the cotangent of their own entries
-`least_squares`         NNLS: reverse and forward rules
-`bounded`               ``lsq_linear`` and ``lsq_gram``: x as a function of all that they are given
+`bounded`               least squares: x as a function of all that the solvers are given
+`least_squares`         rules of x ≥ 0 and of the solve, reverse and forward: what is written out for speed
 `linear`                ``tikhonov`` and ``cg``: reverse and forward rules
 `normal_equations`      the one solve that they all need, from a QR factor of the free columns
-`..systems`             a solver called with any number of leading axes, as transformations of programs need it
+`systems`               least squares with any number of leading axes, as transformations of programs need it
 `torch_...`             the plug for PyTorch: operations, autograd functions, re-attached minimisers
 `jax_...`               the plug for JAX: calls with rules; handlers, buffers that programs lend, solves of their own
 ======================  ===============================================================================================

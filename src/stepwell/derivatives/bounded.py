@@ -30,7 +30,7 @@ from stepwell.lsq.convolution import Convolution
 NEAR = 64
 
 
-class Problem(NamedTuple):
+class ProblemArrays(NamedTuple):
     """Arguments as arrays of one library: one for all systems, or with the systems along the first axis."""
 
     entries: Array  # (m, n) or (systems, m, n); of a convolution (length,) or (systems, length); G
@@ -49,7 +49,7 @@ class Problem(NamedTuple):
 
 
 #: Axes of one system of each of the fields, `entries` apart.
-AXES = Problem(-1, 1, 1, 1, 0, 0, 1, 1, 0, 2, 2, 1, 1)
+AXES = ProblemArrays(-1, 1, 1, 1, 0, 0, 1, 1, 0, 2, 2, 1, 1)
 
 
 class Form(NamedTuple):
@@ -64,7 +64,7 @@ def read_problem(
     A: Any, b: Array, as_array: Callable[[Any], Array], *, bounds: Any, sum_bounds: Any = None, equality: Any = None,
     mask: Any = None, weights: Any = None, which: Any = None, lam: Any = 0.0, L: Any = None, warm: Any = None,
     gram: bool = False,
-) -> tuple[Problem, Form]:  # fmt: skip
+) -> tuple[ProblemArrays, Form]:  # fmt: skip
     """Bring arguments to one form; `as_array` makes arrays of the library, of one dtype, of numbers and arrays."""
     if is_number(lam) and not is_array(lam):
         read_real("lam", lam, at_least=0)
@@ -116,7 +116,7 @@ def read_problem(
         lam=read("lam", lam, None), L=None if L is None else as_array(L), C=C, d=d,
         warm=read("warm_start", warm, columns, lambda value: value),
     )  # fmt: skip
-    return Problem(**given), Form(kind, lead, column)
+    return ProblemArrays(**given), Form(kind, lead, column)
 
 
 Step = Callable[[Array, Array, Array, Array, Any, Any, Kind], Array]
@@ -124,7 +124,7 @@ Product = Callable[[Array, Array], Array]
 
 
 def attached(
-    problem: Problem, kind: Kind, x: Array, state: Array, lam: Array, step: Step, product: Product | None = None
+    problem: ProblemArrays, kind: Kind, x: Array, state: Array, lam: Array, step: Step, product: Product | None = None
 ) -> Array:
     """Return x as a function of the problem's arrays.
 
@@ -160,7 +160,7 @@ def attached(
 
 
 def _gradient(
-    problem: Problem, kind: Kind, y: Array, lam: Array, product: Product | None
+    problem: ProblemArrays, kind: Kind, y: Array, lam: Array, product: Product | None
 ) -> tuple[Array, Array, Array]:
     """Return what H is made of, −½ the gradient at y, and the λ that is still apart."""
     entries, b, L = problem.entries, problem.b, problem.L
@@ -184,7 +184,7 @@ def _gradient(
     return entries, matrix.transposed_times(b - matrix.times(y)) - (lam * lam)[..., None] * y, lam
 
 
-def _bound_rows(problem: Problem, x: Array, y: Array) -> tuple[Array | None, Array | None]:
+def _bound_rows(problem: ProblemArrays, x: Array, y: Array) -> tuple[Array | None, Array | None]:
     """Return C, and s − C y: zero rows where a sum is between its ends."""
     xp = namespace_of(x)
     rows, rest = [], []

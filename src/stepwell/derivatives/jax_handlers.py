@@ -16,7 +16,7 @@ import numpy as np
 
 from stepwell import _core
 from stepwell.common.threads import default_threads
-from stepwell.derivatives.bounded import Problem
+from stepwell.derivatives.bounded import ProblemArrays
 from stepwell.derivatives.matrices import GRAM, Kind
 from stepwell.derivatives.systems import Outcome, Spec, columns_of
 from stepwell.lsq.arguments import check
@@ -39,7 +39,7 @@ def registered() -> bool:
     return bool(handlers)
 
 
-def handles(spec: Spec, problem: Problem) -> bool:
+def handles(spec: Spec, problem: ProblemArrays) -> bool:
     """Whether a handler takes such problems: bounds, a sum, weights, a mask, λ; no L, rule, equality, warm start."""
     more: tuple[Any, ...] = (problem.L, problem.C, problem.warm)
     more += () if problem.lower is not None else (problem.sum_low, problem.weights, problem.mask)

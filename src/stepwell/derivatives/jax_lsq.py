@@ -18,7 +18,7 @@ import numpy as np
 from stepwell.arrays import matrix_product
 from stepwell.common.checks import require_kind
 from stepwell.derivatives import jax_calls, jax_handlers, jax_solve, least_squares
-from stepwell.derivatives.bounded import Problem, attached, read_problem
+from stepwell.derivatives.bounded import ProblemArrays, attached, read_problem
 from stepwell.derivatives.matrices import GRAM, Kind, matrix_of
 from stepwell.derivatives.normal_equations import solve_free, solve_free_with_rows
 from stepwell.derivatives.systems import (
@@ -45,7 +45,7 @@ def _aligned(array: Array, core: int, rank: int) -> Array:
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _found(spec: Spec, problem: Problem) -> Outcome:
+def _found(spec: Spec, problem: ProblemArrays) -> Outcome:
     """The solution by the host's solver, a constant of the graph."""
     lead = np.broadcast_shapes(*leads_of(problem, spec))
     n, dtype = columns_of(problem, spec), problem.b.dtype
@@ -57,12 +57,12 @@ def _found(spec: Spec, problem: Problem) -> Outcome:
         shaped(n, dtype), shaped(n, dtype), shaped(n, jnp.int8), shaped(len(REALS) + multipliers_of(problem), dtype),
         shaped(len(COUNTS), jnp.int32),
     )  # fmt: skip
-    present = [name for name in Problem._fields if getattr(problem, name) is not None]
+    present = [name for name in ProblemArrays._fields if getattr(problem, name) is not None]
     given = [_aligned(getattr(problem, name), getattr(spec.axes, name), len(lead)) for name in present]
 
     def called(*arrays: Array) -> Outcome:
         own = dict(zip(present, arrays))
-        return solve_folded(Problem(**{name: own.get(name) for name in Problem._fields}), spec)
+        return solve_folded(ProblemArrays(**{name: own.get(name) for name in ProblemArrays._fields}), spec)
 
     def by_callback(*arrays: Array) -> Outcome:
         return jax_calls.call(called, shapes, *arrays)

@@ -2,7 +2,8 @@
 
 What a transformation such as ``vmap`` makes of systems. An argument that lacks an axis, or has it as a one, is shared
 along it: a matrix without any is the one matrix of all systems, whose Gram matrix is formed once. L and the equalities
-are one for all systems in a batch; where a transformation maps over them, it is a loop.
+are one for all systems in a batch, and so is λ where x ≥ 0 is all that is asked; where a transformation maps over them,
+it is a loop.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 
 from stepwell.arrays import Array, namespace_of
 from stepwell.common.checks import require
-from stepwell.derivatives.bounded import AXES, Problem
+from stepwell.derivatives.bounded import AXES, ProblemArrays
 from stepwell.derivatives.matrices import GRAM, Kind
 from stepwell.lsq import solving
 from stepwell.lsq.batch import COUNTS
@@ -60,7 +61,7 @@ class Spec(NamedTuple):
         return (self.rows, self.columns, self.origin)
 
     @property
-    def axes(self) -> Problem:
+    def axes(self) -> ProblemArrays:
         """Axes of one system of each array of a problem."""
         return AXES._replace(entries=2 if self.rows < 0 else 1)
 
@@ -75,17 +76,17 @@ class Outcome(NamedTuple):
     counts: Array  # (..., 6), in the order of COUNTS
 
 
-def columns_of(problem: Problem, spec: Spec) -> int:
+def columns_of(problem: ProblemArrays, spec: Spec) -> int:
     """How many unknowns a system has."""
     return int(problem.entries.shape[-1]) if spec.rows < 0 else spec.columns
 
 
-def multipliers_of(problem: Problem) -> int:
+def multipliers_of(problem: ProblemArrays) -> int:
     """How many sums and equalities there are."""
     return (problem.sum_low is not None) + (0 if problem.C is None else int(problem.C.shape[-2]))
 
 
-def leads_of(problem: Problem, spec: Spec) -> list[tuple[int, ...]]:
+def leads_of(problem: ProblemArrays, spec: Spec) -> list[tuple[int, ...]]:
     """Return the leading axes of each array, of equal number; of one that is missing ones."""
     leads = [
         () if array is None else tuple(map(int, array.shape[: array.ndim - core]))
@@ -95,12 +96,12 @@ def leads_of(problem: Problem, spec: Spec) -> list[tuple[int, ...]]:
     return [(1,) * (rank - len(lead)) + lead for lead in leads]
 
 
-def solve_folded(problem: Problem, spec: Spec) -> Outcome:
+def solve_folded(problem: ProblemArrays, spec: Spec) -> Outcome:
     """Solve systems with any leading axes; a system that is not finite is a status, alone too."""
     xp = namespace_of(problem.entries, problem.b)
     leads = leads_of(problem, spec)
     whole: tuple[int, ...] = np.broadcast_shapes(*leads)
-    named = dict(zip(Problem._fields, leads))
+    named = dict(zip(ProblemArrays._fields, leads))
 
     def flat(array: Array | None, lead: tuple[int, ...], core: int, keep: bool = False) -> Any:
         if array is None:
@@ -111,10 +112,13 @@ def solve_folded(problem: Problem, spec: Spec) -> Outcome:
         wide = xp.broadcast_to(xp.reshape(array, (*lead, *block)), (*whole, *block))
         return xp.reshape(wide, (math.prod(whole), *block))
 
-    if math.prod(named["L"]) * math.prod(named["C"]) > 1:
+    more = (problem.lower, problem.sum_low, problem.weights, problem.mask, problem.L, problem.C)
+    # The faster solver of x ≥ 0 alone takes one λ: as many calls as values.
+    own_lam = math.prod(named["lam"]) > 1 and not spec.rule and all(array is None for array in more)
+    if own_lam or math.prod(named["L"]) * math.prod(named["C"]) > 1:
         every = [flat(array, lead, core, keep=True) for array, lead, core in zip(problem, leads, spec.axes)]
         parts = [
-            _solve_rows(Problem(*(None if array is None else array[k] for array in every)), spec)
+            _solve_rows(ProblemArrays(*(None if array is None else array[k] for array in every)), spec)
             for k in range(math.prod(whole))
         ]
         found = Outcome(*(xp.concat(arrays, axis=0) for arrays in zip(*parts)))
@@ -123,13 +127,13 @@ def solve_folded(problem: Problem, spec: Spec) -> Outcome:
         keep = {"b": True, "entries": broken}
         flats = [
             flat(array, lead, core, keep.get(name, False))
-            for name, array, lead, core in zip(Problem._fields, problem, leads, spec.axes)
+            for name, array, lead, core in zip(ProblemArrays._fields, problem, leads, spec.axes)
         ]
-        found = _solve_rows(Problem(*flats), spec)
+        found = _solve_rows(ProblemArrays(*flats), spec)
     return Outcome(*(xp.reshape(array, (*whole, *array.shape[1:])) for array in found))
 
 
-def _solve_rows(problem: Problem, spec: Spec) -> Outcome:
+def _solve_rows(problem: ProblemArrays, spec: Spec) -> Outcome:
     """Solve systems along one axis, or one system, which comes back with an axis of its own."""
     if problem.b.ndim == 1:
         problem = problem._replace(b=problem.b[None])

@@ -19,7 +19,7 @@ from stepwell.arrays import without_graph
 from stepwell.arrays.autograd import is_transformed
 from stepwell.common.checks import require_kind, warn_caller
 from stepwell.derivatives import torch_nonnegative
-from stepwell.derivatives.bounded import Problem, attached, read_problem
+from stepwell.derivatives.bounded import ProblemArrays, attached, read_problem
 from stepwell.derivatives.matrices import DENSE
 from stepwell.derivatives.systems import (
     REALS,
@@ -41,13 +41,13 @@ from stepwell.lsq.convolution import Convolution
 def _schema() -> str:
     """Return the schema of the operation, in which the compiler wants every array and option named."""
     kinds = {"Array": "Tensor", "int": "int", "str": "str", "float": "float", "bool": "bool"}
-    names = [(n, kind.__forward_arg__) for one in (Problem, Spec) for n, kind in one.__annotations__.items()]
+    names = [(n, kind.__forward_arg__) for one in (ProblemArrays, Spec) for n, kind in one.__annotations__.items()]
     told = [f"{kinds[kind.removesuffix(' | None')]}{'?' * kind.endswith('| None')} {name}" for name, kind in names]
     return f"({', '.join(told)}) -> ({', '.join(['Tensor'] * len(Outcome._fields))})"
 
 
-def _read(given: tuple[Any, ...]) -> tuple[Problem, Spec]:
-    return Problem(*given[: len(Problem._fields)]), Spec(*given[len(Problem._fields) :])
+def _read(given: tuple[Any, ...]) -> tuple[ProblemArrays, Spec]:
+    return ProblemArrays(*given[: len(ProblemArrays._fields)]), Spec(*given[len(ProblemArrays._fields) :])
 
 
 @torch.library.custom_op("stepwell::lsq", mutates_args=(), schema=_schema())

@@ -7,7 +7,6 @@ else a result has is put together when somebody looks at it.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from typing import Any
 
@@ -76,10 +75,11 @@ class _Call:
 
         (A device is not asked whether they are, which would wait.)
         """
-        if self.answers is None:
-            found: LSQResult = dataclasses.replace(self.result, x=x)
-            return found
         batch, answers = self.batch, self.answers
+        if answers is None:
+            held = vars(self.result) | {"x": x}
+            found: LSQResult = LSQResult.deferred(held.pop("_make"), **held)
+            return found
         if answers.counts[COUNTS.index("status")].any():
             warn_caller(f"derivatives of x hold for solutions, but {wrap(batch, answers).message}")
         known = dict(lam=batch.damping, method=batch.method, choice=batch.choice)

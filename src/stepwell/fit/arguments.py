@@ -62,10 +62,22 @@ def on_host(argument: str, value: Any) -> np.ndarray:
     """Return real numbers of any library as a host array of float32 or float64."""
     if type(value) is np.ndarray and value.dtype == np.float64:
         return value
+    if isinstance(value, list | tuple | float | int):  # (the long way takes longer than a short fit)
+        try:
+            plain = np.array(value)
+        except ValueError:  # ragged: the long way says so
+            plain = np.empty(0, object)
+        if plain.dtype.kind in "fiu":
+            return plain.astype(np.float64, copy=False)
     array = read_array(argument, value)
     require_real(argument, array)
     found = host_copy(array)
     return found if found.dtype in (np.float32, np.float64) else found.astype(np.float64)
+
+
+def axes_of(value: Any) -> int:
+    """Return how many axes an array has, of whatever library, or a list."""
+    return int(value.ndim) if hasattr(value, "ndim") else np.ndim(value)
 
 
 def read_options(given: dict[str, Any]) -> dict[str, Any]:
@@ -105,9 +117,11 @@ def read_rows(argument: str, value: Any, lead: tuple[int, ...], width: int, dtyp
     """Return a number, (width,) or (..., width) as (1 or problems, width)."""
     found = on_host(argument, value)
     if found.ndim <= 1:
-        fits = found.ndim == 0 or found.shape in ((width,), (1,))
-        require_shape(fits, argument, found, f"(), ({width},) or {(*lead, width)}")
-        return np.ascontiguousarray(np.broadcast_to(found, (width,))[None], dtype)
+        if found.ndim == 0 or found.shape == (1,):
+            return np.full((1, width), found.reshape(()), dtype)
+        if found.shape != (width,):
+            require_shape(False, argument, found, f"(), ({width},) or {(*lead, width)}")
+        return np.ascontiguousarray(found.reshape(1, width), dtype)
     try:
         wide = np.broadcast_to(found, (*lead, width))
     except ValueError:
@@ -120,9 +134,11 @@ def read_bounds(bounds: Any, lead: tuple[int, ...], n: int) -> tuple[np.ndarray,
     split = split_bounds(bounds, "ends")
     low, high = (-math.inf, math.inf) if split is None else split
     lows, highs = (read_rows("bounds", side, lead, n) for side in (low, high))
+    if (lows <= highs).all() and len(lows) == len(highs):
+        return lows, highs
     require(not (np.isnan(lows).any() or np.isnan(highs).any()), "bounds", bounds, "numbers other than NaN")
     if len(lows) != len(highs):
-        shape = (max(len(lows), len(highs)), n)
+        shape = (math.prod(lead), n)
         lows, highs = (np.ascontiguousarray(np.broadcast_to(side, shape)) for side in (lows, highs))
     if len(lows) == 1 and (lows > highs).any():
         j = int(np.argmax(lows[0] > highs[0]))
@@ -142,10 +158,13 @@ def read_start(p0: Any, low: np.ndarray, high: np.ndarray, lead: tuple[int, ...]
     """Return starts (problems, n) inside the bounds; those outside are moved there, with a warning."""
     problems = math.prod(lead)
     start = feasible_start(low, high) if p0 is None else read_rows(name, p0, lead, n)
-    require(not np.isnan(start).any(), name, p0, "numbers other than NaN")
     inside = np.minimum(np.maximum(start, low), high)
-    if p0 is not None and (inside != start).any() and not (low > high).any():
-        warn_caller(f"{name} is outside the bounds; the fit starts at the nearest point inside")
+    if p0 is not None and (inside != start).any():
+        require(not np.isnan(start).any(), name, p0, "numbers other than NaN")
+        if not (low > high).any():
+            warn_caller(f"{name} is outside the bounds; the fit starts at the nearest point inside")
+    if inside.shape == (problems, n):
+        return np.ascontiguousarray(inside)
     return np.array(np.broadcast_to(inside, (problems, n)), order="C")
 
 
@@ -277,8 +296,9 @@ def _is_single(template: Array, y: np.ndarray, xdata: Any) -> bool:
     """Whether parameters are float32: data and x are, or JAX has no doubles."""
     if not holds_double(template):
         return True
-    narrow = getattr(xdata, "dtype", None) is None or "float64" not in str(xdata.dtype)
-    return y.dtype == np.float32 and narrow
+    if y.dtype != np.float32:
+        return False
+    return getattr(xdata, "dtype", None) is None or "float64" not in str(xdata.dtype)
 
 
 def in_single(x0: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

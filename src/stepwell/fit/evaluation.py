@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
 from typing import Any, Protocol
 
 import numpy as np
 
-from stepwell.arrays import Array, copy_to_device_of, host_copy, host_view, is_cuda, kind_of
+from stepwell.arrays import Array, copy_to_device_of, kind_of
 from stepwell.common.checks import require
 from stepwell.fit.differences import ONE_CALL, JacobianByDifferences
-from stepwell.fit.functions import Curve, Residual, as_rows
+from stepwell.fit.functions import Curve, Function, Residual, as_rows, called_jac, jacobian_as_rows, on_host
 from stepwell.fit.problem import FitProblem
 from stepwell.quasi_newton.differences import SCHEMES
-from stepwell.quasi_newton.running_rows import takes_rows
-
-Function = Curve | Residual
 
 
 class Evaluation(Protocol):
@@ -62,40 +59,13 @@ def evaluation_of(function: Function, jac: Any, problem: FitProblem, steps: Any 
     return _Batch(function, jac, problem, steps)
 
 
-def on_host(array: Array) -> np.ndarray:
-    """Return an array of any library as one of NumPy: a view where it is on the host."""
-    return host_copy(array) if is_cuda(array) else host_view(array)
-
-
-def jacobian_as_rows(found: Any, rows: int, points: int, n: int) -> np.ndarray:
-    """Return what a caller's jac returned as (rows, points, n)."""
-    found = found if type(found) is np.ndarray else np.asarray(found)
-    if found.dtype not in (np.float32, np.float64):
-        found = found.astype(np.float64)
-    if found.shape == (rows, points, n):
-        return found
-    if found.shape == (points, n) and rows == 1:
-        return found[None]
-    raise ValueError(
-        f"jac returned shape {tuple(found.shape)} for {rows} problems; allowed: ({rows}, {points}, {n}), points by "
-        "parameters of each problem"
-    )
-
-
-def called_jac(function: Function, jac: Callable[..., Any]) -> Callable[[Any, Any], Any]:
-    """Return a jac as a function of points (k, n) and rows, called as the function itself is."""
-    if isinstance(function, Curve):
-        return Curve(jac, function.x, function.own)
-    if takes_rows(jac, function.args) and not function.lone:
-        return lambda p, rows: jac(p, rows, *function.args, **function.kwargs)
-    return lambda p, rows: jac(p, *function.args, **function.kwargs)
-
-
 def typical_sizes(problem: FitProblem) -> np.ndarray:
     """Return sizes of the parameters (problems, n): of the start, or of a narrow box; 1 where nothing tells."""
+    start = np.abs(problem.x0)
+    if start.all():
+        return np.asarray(1e-2 * start)
     with np.errstate(invalid="ignore"):
         width = np.broadcast_to(problem.high - problem.low, problem.x0.shape)
-    start = np.abs(problem.x0)
     unknown = np.where(np.isfinite(width) & (width > 0), np.minimum(1.0, width), 1.0)
     return np.where(start > 0, 1e-2 * start, unknown)
 
@@ -111,18 +81,17 @@ class _Batch:
         scheme = jac if isinstance(jac, str) else "2-point"
         self.accuracy = 0.0 if self._jac is not None or scheme == "cs" else 2.0**-26
         self._points: int | None = problem.points or None
-        dtype = np.float32 if problem.single else np.float64
+        self._scheme, self._steps = scheme, steps
         self.typical = None
         if self._jac is None and scheme == "2-point" and steps is None:
             self.typical = typical_sizes(problem)
-        self._differences = JacobianByDifferences(
-            scheme,
-            self._values,
-            problem.low.astype(dtype),
-            problem.high.astype(dtype),
-            typical_sizes(problem).astype(dtype),
-            steps,
-        )
+
+    @functools.cached_property
+    def _differences(self) -> JacobianByDifferences:
+        problem = self._problem
+        dtype = np.float32 if problem.single else np.float64
+        low, high, typical = (part.astype(dtype) for part in (problem.low, problem.high, typical_sizes(problem)))
+        return JacobianByDifferences(self._scheme, self._values, low, high, typical, self._steps)
 
     def moved_values(self, points: np.ndarray, rows: np.ndarray, columns: int) -> np.ndarray:
         k = len(points) // columns
@@ -150,8 +119,8 @@ class _Batch:
 
     def jacobian(self, x: np.ndarray, rows: np.ndarray, values: np.ndarray) -> np.ndarray:
         if self._jac is not None:
-            return jacobian_as_rows(self._jac(x, rows), *values.shape, x.shape[1])
-        return self._differences(x, rows, values)
+            return jacobian_as_rows(self._jac(x, rows), values, x.shape[1])
+        return np.asarray(self._differences(x, rows, values))
 
 
 class _Lone(_Batch):
@@ -217,7 +186,7 @@ class _Lone(_Batch):
 
     def jacobian(self, x: np.ndarray, rows: np.ndarray, values: np.ndarray) -> np.ndarray:
         if self._one_jac is None:
-            return self._differences(x, rows, values)
+            return np.asarray(self._differences(x, rows, values))
         function = self._function
         if isinstance(function, Residual):
             found = self._one_jac(x[0], *function.args, **function.kwargs)
@@ -226,7 +195,7 @@ class _Lone(_Batch):
             found = self._jac(x, rows)
         else:
             found = self._one_jac(function.abscissa(0), *x[0])
-        return jacobian_as_rows(found, *values.shape, x.shape[1])
+        return jacobian_as_rows(found, values, x.shape[1])
 
 
 class _OnDevice(_Batch):
@@ -243,8 +212,8 @@ class _OnDevice(_Batch):
     def jacobian(self, x: np.ndarray, rows: np.ndarray, values: np.ndarray) -> np.ndarray:
         if self._jac is not None:
             found = on_host(self._jac(self._there(x), self._there(rows)))
-            return jacobian_as_rows(found, *values.shape, x.shape[1])
-        return self._differences(x, rows, values)
+            return jacobian_as_rows(found, values, x.shape[1])
+        return np.asarray(self._differences(x, rows, values))
 
     def _there(self, array: np.ndarray) -> Array:
         return copy_to_device_of(array, self._template)

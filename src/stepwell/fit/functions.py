@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from stepwell.arrays import Array, host_copy, host_view, is_cuda
 from stepwell.common.checks import require, require_function
 from stepwell.quasi_newton.running_rows import NAMES, takes_rows
 
@@ -118,13 +119,12 @@ def as_rows(values: Any, rows: int, points: int | None, name: str) -> np.ndarray
         found = found.astype(np.float32 if found.dtype.itemsize < 4 else np.float64)
     if points is None and found.ndim == 2 and found.shape[0] == rows:
         return found
-    wanted = (rows, points)
-    if found.shape == wanted:
+    if found.shape == (rows, points):
         return found
     if rows == 1 and found.ndim == 1 and points in (None, found.shape[0]):
         return found[None]
     if points is not None and found.shape in ((rows, 1), (1, points)) and found.ndim == 2:
-        return np.broadcast_to(found, wanted)
+        return np.broadcast_to(found, (rows, points))
     raise wrong_shape(name, tuple(found.shape), rows, points)
 
 
@@ -133,4 +133,37 @@ def wrong_shape(name: str, shape: tuple[int, ...], rows: int, points: int | None
     return ValueError(
         f"{name} returned shape {shape} for {rows} problems; allowed: ({rows}, {'m' if points is None else points}), "
         "one row per problem: parameters come as columns (k, 1), which broadcast against x of shape (m,)"
+    )
+
+
+Function = Curve | Residual
+
+
+def called_jac(function: Function, jac: Callable[..., Any]) -> Callable[[Any, Any], Any]:
+    """Return a jac as a function of points (k, n) and rows, called as the function itself is."""
+    if isinstance(function, Curve):
+        return Curve(jac, function.x, function.own)
+    if takes_rows(jac, function.args) and not function.lone:
+        return lambda p, rows: jac(p, rows, *function.args, **function.kwargs)
+    return lambda p, rows: jac(p, *function.args, **function.kwargs)
+
+
+def on_host(array: Array) -> np.ndarray:
+    """Return an array of any library as one of NumPy: a view where it is on the host."""
+    return host_copy(array) if is_cuda(array) else host_view(array)
+
+
+def jacobian_as_rows(returned: Any, values: np.ndarray, n: int) -> np.ndarray:
+    """Return what a caller's jac returned as (rows, points, n), where the function has values (rows, points)."""
+    rows, points = values.shape
+    found: np.ndarray = returned if type(returned) is np.ndarray else np.asarray(returned)
+    if found.dtype not in (np.float32, np.float64):
+        found = found.astype(np.float64)
+    if found.shape == (rows, points, n):
+        return found
+    if found.shape == (points, n) and rows == 1:
+        return found[None]
+    raise ValueError(
+        f"jac returned shape {tuple(found.shape)} for {rows} problems; allowed: ({rows}, {points}, {n}), points by "
+        "parameters of each problem"
     )

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.arrays import copy_to_device_of, kind_of, shapes_are_compiled
-from stepwell.fit.evaluation import Function, called_jac, jacobian_as_rows, on_host
-from stepwell.fit.functions import Curve, wrong_shape
+from stepwell.fit.functions import Curve, Function, called_jac, jacobian_as_rows, on_host, wrong_shape
 from stepwell.fit.problem import FitProblem
 
 #: Programs are compiled for so many rows: all, and then a quarter of what was held, when no more run.
@@ -38,7 +37,7 @@ class LibraryEvaluation:
         self.picks = not self._in_steps
         self._held = problem.problems
         self._jac = None if jac is None else called_jac(function, jac)
-        self._programs = _programs_of(function, self._kind, self._points)
+        self._programs = programs_of(function, self._kind, self._points)
         self._x = self._abscissa()
 
     def _abscissa(self) -> Any:
@@ -84,7 +83,8 @@ class LibraryEvaluation:
         k, abscissa, there, which = self._arguments(x, rows)
         if self._jac is not None:
             found = on_host(self._jac(there, which))
-            return jacobian_as_rows(found, len(there), values.shape[1], x.shape[1])[:k]
+            shape = np.broadcast_to(values[:1], (len(there), values.shape[1]))
+            return jacobian_as_rows(found, shape, x.shape[1])[:k]
         columns = on_host(self._programs.columns(abscissa, there, which))
         return _real(np.moveaxis(columns, 0, 2)[:k])
 
@@ -95,7 +95,7 @@ def _real(found: np.ndarray) -> np.ndarray:
     return found if found.dtype in (np.float32, np.float64) else found.astype(np.float64)
 
 
-class _Programs:
+class Programs:
     """Values (k, m) and columns of J (n, k, m) of a function of x, points and rows."""
 
     def __init__(self, values: Callable[..., Any], columns: Callable[..., Any]) -> None:
@@ -103,10 +103,11 @@ class _Programs:
 
 
 #: Compiled programs of functions that are still there.
-_kept: weakref.WeakKeyDictionary[Any, dict[Any, _Programs]] = weakref.WeakKeyDictionary()
+_kept: weakref.WeakKeyDictionary[Any, dict[Any, Programs]] = weakref.WeakKeyDictionary()
 
 
-def _programs_of(function: Function, kind: str | None, points: int | None) -> _Programs:
+def programs_of(function: Function, kind: str | None, points: int | None) -> Programs:
+    """Return values and derivatives of a model by its library; what is compiled is kept for the next call."""
     if kind == "torch":
         return _by_torch(function, points)
     import jax
@@ -139,9 +140,9 @@ def _fits(found: Any, p: Any, points: int | None) -> bool:
     return len(shape) == 2 and shape[0] == p.shape[0] and points in (None, shape[1])
 
 
-def _by_jax(function: Any, points: int | None) -> _Programs:
+def jax_function(function: Any, points: int | None) -> Callable[[Any, Any, Any], Any]:
+    """Return a model as a function of x, points (k, n) and rows in JAX; one of a single problem is mapped."""
     import jax
-    import jax.numpy as jnp
 
     def batched(x: Any, p: Any, rows: Any) -> Any:
         first: Exception | None = None
@@ -160,6 +161,15 @@ def _by_jax(function: Any, points: int | None) -> _Programs:
         except Exception:
             raise first from None
 
+    return batched
+
+
+def _by_jax(function: Any, points: int | None) -> Programs:
+    import jax
+    import jax.numpy as jnp
+
+    batched = jax_function(function, points)
+
     def columns(x: Any, p: Any, rows: Any) -> Any:
         n = p.shape[1]
 
@@ -168,7 +178,7 @@ def _by_jax(function: Any, points: int | None) -> _Programs:
 
         return jax.vmap(along)(jnp.eye(n, dtype=p.dtype))
 
-    return _Programs(jax.jit(batched), jax.jit(columns))
+    return Programs(jax.jit(batched), jax.jit(columns))
 
 
 def _one(function: Any, x: Any, q: Any, row: Any) -> Any:
@@ -180,7 +190,8 @@ def _one(function: Any, x: Any, q: Any, row: Any) -> Any:
     return function(q, row)
 
 
-def _by_torch(function: Any, points: int | None) -> _Programs:
+def torch_function(function: Any, points: int | None) -> Callable[[Any, Any, Any], Any]:
+    """Return a model as a function of x, points (k, n) and rows of tensors; one of a single problem is mapped."""
     import torch
 
     state: dict[str, bool] = {}
@@ -204,6 +215,15 @@ def _by_torch(function: Any, points: int | None) -> _Programs:
             return found
         return torch.func.vmap(lambda q: _one(function, x, q, None))(p)
 
+    return at
+
+
+def _by_torch(function: Any, points: int | None) -> Programs:
+    import torch
+
+    at = torch_function(function, points)
+    state: dict[str, bool] = {}
+
     def values(x: Any, p: Any, rows: Any) -> Any:
         with torch.no_grad():
             return at(x, p, rows)
@@ -223,4 +243,4 @@ def _by_torch(function: Any, points: int | None) -> _Programs:
                 state["apart"] = True
                 return torch.stack([along(tangent) for tangent in tangents])
 
-    return _Programs(values, columns)
+    return Programs(values, columns)

@@ -23,6 +23,8 @@ class Stopped(Exception):
 
 def solve(problem: FitProblem, evaluation: Evaluation) -> dict[str, Any]:
     """Fit all problems of a batch; return what holds at their ends, as `FitProblem` says."""
+    if problem.problems == 0:
+        return of_none(problem)
     with np.errstate(all="ignore"):
         x = problem.x0.astype(np.float32) if problem.single else problem.x0
         rows = np.arange(problem.problems)
@@ -44,6 +46,16 @@ def solve(problem: FitProblem, evaluation: Evaluation) -> dict[str, Any]:
             values = values[rows]
         _run(problem, evaluation, engine, x, rows, values)
         return _ends(problem, evaluation, engine)
+
+
+def of_none(problem: FitProblem) -> dict[str, Any]:
+    """Return what holds of no problems at all."""
+    n = problem.parameters
+    none = _core.FitBatch(
+        np.zeros((0, n)), np.zeros((1, n)), np.ones((1, n)), 1, None, None, accuracy=0.0, **problem.options(1e-16)
+    )
+    ends: dict[str, Any] = none.ends(problem.uncertainty is not None, problem.uncertainty == "covariance")
+    return ends
 
 
 def _run(problem: FitProblem, evaluation: Evaluation, engine: Any, x: Any, rows: Any, values: Any) -> None:

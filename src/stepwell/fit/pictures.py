@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from stepwell.arrays import host_copy
 from stepwell.common.pyplot import load_pyplot
 
-if TYPE_CHECKING:
-    from stepwell.fit.result import FitResult
 
-
-def plot_fit(result: FitResult, index: int | tuple[int, ...], ax: Any) -> Any:
+def plot_fit(result: Any, index: int | tuple[int, ...], ax: Any) -> Any:
     """Draw one fit of a result into `ax`, or into axes of its own."""
     if result._picture is None:
         raise ValueError("there is nothing to draw; allowed: a result of curve_fit")

@@ -67,7 +67,7 @@ class FitProblem:
         """Return what the core wants to know; `epsilon`: relative rounding of the model's values."""
         coarse = epsilon > 1e-10
         n = self.parameters
-        limit = 200 * (n + 1) if self.maxiter is None else self.maxiter
+        limit = 400 * (n + 1) if self.maxiter is None else self.maxiter
         return dict(
             ftol=(1e-6 if coarse else 1e-10) if self.ftol is None else self.ftol,
             gtol=(1e-6 if coarse else 1e-10) if self.gtol is None else self.gtol,
@@ -80,5 +80,5 @@ class FitProblem:
             loss=LOSSES[self.loss],
             scale=self.scale,
             absolute=self.absolute,
-            threads=default_threads() if self.threads is None else self.threads,
+            threads=1 if self.problems == 1 else default_threads() if self.threads is None else self.threads,
         )

@@ -38,6 +38,9 @@ def over_starts(
     solve: Callable[[FitProblem, Any], dict[str, Any]],
 ) -> tuple[dict[str, Any], tuple[np.ndarray, np.ndarray]]:
     """Fit from all starts; return the ends of the best, which start that was, and how many ended at its cost."""
+    if problem.problems == 0:
+        none = np.zeros(0, np.int32)
+        return solve(problem, evaluation), (none, none)
     points = _read(starts, problem)  # (problems or 1, k, n)
     B, n = problem.x0.shape
     low, high = problem.low[:, None], problem.high[:, None]

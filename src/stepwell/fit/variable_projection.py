@@ -94,7 +94,8 @@ def bounded_amplitudes(
     linear = np.einsum("bmk,bm->bk", phi, target)
     k, K = linear.shape
     lows, highs = (np.ascontiguousarray(np.broadcast_to(side, (k, K)), np.float64) for side in (low, high))
-    return _core.fit_bounded(np.ascontiguousarray(gram), np.ascontiguousarray(linear), lows, highs)
+    a, side = _core.fit_bounded(np.ascontiguousarray(gram), np.ascontiguousarray(linear), lows, highs)
+    return a, side
 
 
 def solve_projected(problem: FitProblem, evaluation: Evaluation, places: list[int]) -> dict[str, Any]:
@@ -102,6 +103,8 @@ def solve_projected(problem: FitProblem, evaluation: Evaluation, places: list[in
     n = problem.parameters
     others = [j for j in range(n) if j not in places]
     require(len(places) > 0 and len(others) > 0, "linear", places, "some of the parameters, but not all")
+    if problem.problems == 0:
+        return solve(problem, evaluation)
     projection = Projection(problem, evaluation, places, others)
     inner = dataclasses.replace(
         problem,

@@ -26,8 +26,8 @@ from stepwell.arrays import (
     take_columns,
     to_host,
 )
+from stepwell.krylov.column_progress import progress_for
 from stepwell.krylov.kept import kept_for
-from stepwell.krylov.ledger import ledger_for
 from stepwell.krylov.results import LinearStatus
 from stepwell.krylov.rounds import Correction, Method, Round
 from stepwell.operators.block_products import combined, plus_combined
@@ -84,36 +84,36 @@ class BlockCG(Method):
         xp, sums = namespace_of(residual), task.system.sums
         on_device = is_cuda(residual)
         cut = rank_cut(residual)
-        ledger = ledger_for(task)
+        progress = progress_for(task)
         x = xp.zeros_like(residual)
         wide = shapes_are_compiled(residual)  # zero columns fill up what is narrower
         kept = kept_for(residual, self.memory, sums, self.unknowns)
         candidates: Array | None = None
         steps = 0
         while True:
-            if ledger.any_ended:
-                stay = ledger.release(x)
+            if progress.any_ended:
+                stay = progress.release(x)
                 if not stay.size:
-                    return ledger.close()
-                x, residual = ledger.kept(stay, x, residual)
-                candidates = None if candidates is None else ledger.kept(stay, candidates)[0]
+                    return progress.close()
+                x, residual = progress.kept(stay, x, residual)
+                candidates = None if candidates is None else progress.kept(stay, candidates)[0]
 
             if candidates is None:
                 candidates = kept.conjugate(self.precondition(residual))
             mix = independent_combinations(to_host(sums.gram(candidates, candidates)), cut, wide)
             if sums.stopped:  # told by another rank, with the sums
-                ledger.end_all(LinearStatus.STOPPED)
+                progress.end_all(LinearStatus.STOPPED)
                 continue
             if mix is None or not mix.shape[1]:
-                ledger.end_all(LinearStatus.NONFINITE if mix is None else LinearStatus.STAGNATED)
+                progress.end_all(LinearStatus.NONFINITE if mix is None else LinearStatus.STAGNATED)
                 continue
             directions = combined(candidates, copy_to_device_of(mix, residual))
             products = task.system.product(directions)
-            ledger.step(float(mix.shape[1]))
+            progress.step(float(mix.shape[1]))
             energies, slopes = sums.several_grams((directions, products), (directions, residual))
             mix = independent_combinations(to_host(energies), cut)  # small matrices are the host's
             if mix is None or not mix.shape[1]:
-                ledger.end_all(LinearStatus.NONFINITE if mix is None else LinearStatus.BREAKDOWN)
+                progress.end_all(LinearStatus.NONFINITE if mix is None else LinearStatus.BREAKDOWN)
                 continue
             inverse = combined(mix, mix.T)  # (PᵀHP)⁻¹ on the independent part
             step = copy_to_device_of(combined(inverse, to_host(slopes)), residual)
@@ -125,7 +125,7 @@ class BlockCG(Method):
             # A device goes on with the next candidates while the host looks at the norms; columns that leave were
             # made conjugate for nothing, which a host would rather not pay for.
             candidates = kept.conjugate(self.precondition(residual)) if on_device else None
-            ledger.look(steps, to_host(norms)[None, :])
+            progress.look(steps, to_host(norms)[None, :])
 
 
 def rank_cut(block: Array) -> float:

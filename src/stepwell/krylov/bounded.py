@@ -28,8 +28,8 @@ from stepwell.arrays import (
 from stepwell.arrays.bounds import split_bounds
 from stepwell.arrays.checks import read_array, require_each, require_one_home
 from stepwell.common.checks import require, require_shape
-from stepwell.krylov.inputs import Problem
-from stepwell.krylov.ledger import Ledger
+from stepwell.krylov.column_progress import ColumnProgress
+from stepwell.krylov.linear_problem import LinearProblem
 from stepwell.krylov.results import LinearStatus
 from stepwell.krylov.rounds import Correction, Method, Round
 from stepwell.krylov.systems import Carried, State, TikhonovSystem
@@ -77,9 +77,9 @@ class BoundedSystem(TikhonovSystem):
         lam: np.ndarray,
         B: Array,
         box: Box,
-        books: dict[str, int] | None = None,
+        counts: dict[str, int] | None = None,
     ) -> None:
-        super().__init__(A, L, lam, B, books)
+        super().__init__(A, L, lam, B, counts)
         self.box = box
 
     def state(
@@ -93,13 +93,13 @@ class BoundedSystem(TikhonovSystem):
     def take(self, columns: np.ndarray) -> BoundedSystem:
         """Return the system of some columns."""
         B = take_columns(self.B, columns)
-        return BoundedSystem(self.A, self.L, self.lam[columns], B, self.box.take(columns), self.books)
+        return BoundedSystem(self.A, self.L, self.lam[columns], B, self.box.take(columns), self.counts)
 
     def times(self, factors: np.ndarray) -> BoundedSystem:
         """Return the system of columns, and their bounds, times powers of two."""
         there = copy_to_device_of(factors, self.B)
         sides = (None if side is None else side * there for side in (self.box.lower, self.box.upper))
-        return BoundedSystem(self.A, self.L, self.lam, self.B * there, Box(*sides), self.books)
+        return BoundedSystem(self.A, self.L, self.lam, self.B * there, Box(*sides), self.counts)
 
 
 class BoundedLBFGS(Method):
@@ -120,12 +120,12 @@ class BoundedLBFGS(Method):
 
         xp = namespace_of(task.residual)
         relative = to_host(task.system.sums.norms(task.residual)) / task.norms
-        ledger = Ledger(replace(task, relative=relative))
+        progress = ColumnProgress(replace(task, relative=relative))
         start = xp.zeros_like(task.residual) if task.x is None else task.x
-        if ledger.any_ended:
-            ledger.release(start)
-        if ledger.columns.size:
-            objective = _Objective(task, start, ledger)
+        if progress.any_ended:
+            progress.release(start)
+        if progress.columns.size:
+            objective = _Objective(task, start, progress)
             h0 = None if self.diagonal is None else copy_to_device_of(self.diagonal, start)
             minimize_batch(
                 objective,
@@ -138,30 +138,30 @@ class BoundedLBFGS(Method):
                     "gtol": 0.0,
                     "ftol": 0.0,
                     "maxiter": task.maxiter + 1,
-                    "maxfun": 2 * task.maxiter + 2,  # the books end it before
+                    "maxfun": 2 * task.maxiter + 2,  # ColumnProgress ends it before
                     "h0": h0,
                     "graph": False,
                 },
             )
-        correction = ledger.close()
+        correction = progress.close()
         correction.replaces = True
         return correction
 
 
 class _Objective:
-    """Values and gradients of the changes d, a row each, for the columns that the books have at work.
+    """Values and gradients of the changes d, a row each, for the columns at work.
 
     A column that is through is told so by a gradient of zero, which ends its run.
     """
 
-    def __init__(self, task: Round, start: Array, ledger: Ledger) -> None:
+    def __init__(self, task: Round, start: Array, progress: ColumnProgress) -> None:
         assert isinstance(task.system, BoundedSystem)
-        self.system, self.state, self.start, self.ledger = task.system, task.state, start, ledger
+        self.system, self.state, self.start, self.progress = task.system, task.state, start, progress
         self.moved = task.x is not None
         self.descent = task.system.gradient(task.state) if self.moved else task.system.rhs()
         self.count = int(start.shape[1])
         self.steps = 0
-        self._keep(ledger.columns)
+        self._keep(progress.columns)
 
     def bounds(self) -> tuple[Any, Any]:
         """Bounds of d as `minimize_batch` takes them."""
@@ -183,7 +183,7 @@ class _Objective:
     def __call__(self, points: Array) -> tuple[Array, Array]:
         """Evaluate all rows that are at work; the others are at rest."""
         xp = namespace_of(points)
-        rows = self.ledger.columns
+        rows = self.progress.columns
         if not rows.size:
             return xp.zeros_like(points[:, 0]), xp.zeros_like(points)
         chosen = points if rows.size == self.count else xp.take(points, copy_to_device_of(rows, points), axis=0)
@@ -194,33 +194,33 @@ class _Objective:
         reached = self._points(change)
         pull = self.part.box.projected(descent, reached)
         self.steps += 1
-        self.ledger.step(float(rows.size))
-        self.ledger.look(self.steps, to_host(self.part.sums.norms(pull))[None, :])
+        self.progress.step(float(rows.size))
+        self.progress.look(self.steps, to_host(self.part.sums.norms(pull))[None, :])
         gradients = -descent
-        if self.ledger.any_ended:
-            lost = self.ledger.ended_so(LinearStatus.NONFINITE)
+        if self.progress.any_ended:
+            lost = self.progress.ended_so(LinearStatus.NONFINITE)
             if lost.any():  # hand back where the round began
                 reached = xp.where(copy_to_device_of(lost, reached), self.part_start, reached)
-            stay = self.ledger.release(reached)
+            stay = self.progress.release(reached)
             at_work = np.isin(np.arange(rows.size), stay)
             moving = copy_to_device_of(at_work, gradients)
             gradients = xp.where(moving, gradients, xp.zeros_like(gradients))
             values = xp.where(xp.isfinite(values), values, xp.zeros_like(values))
-            self._keep(self.ledger.columns)
+            self._keep(self.progress.columns)
         return self._in_all(values[:, None], rows)[:, 0], self._in_all(gradients.T, rows)
 
     def look(self, intermediate_result: Any) -> None:
         """End the columns whose runs have ended by themselves: nothing lowers the objective any more."""
-        rows = self.ledger.columns
+        rows = self.progress.columns
         running = np.asarray(to_host(intermediate_result.running), dtype=bool)
         ended = ~running[rows]
         if ended.any():
-            self.ledger.end(ended, LinearStatus.STAGNATED)
+            self.progress.end(ended, LinearStatus.STAGNATED)
             xp = namespace_of(self.start)
             accepted = xp.take(intermediate_result.x, copy_to_device_of(rows, self.start), axis=0)
-            self.ledger.release(self._points(as_contiguous(accepted.T)))
-            self._keep(self.ledger.columns)
-        if not self.ledger.columns.size:
+            self.progress.release(self._points(as_contiguous(accepted.T)))
+            self._keep(self.progress.columns)
+        if not self.progress.columns.size:
             raise StopIteration
 
     def _keep(self, rows: np.ndarray) -> None:
@@ -254,7 +254,7 @@ class _Objective:
         return xp.take(padded, copy_to_device_of(places, block), axis=0)
 
 
-def exactly_scaled(problem: Problem) -> Problem:
+def exactly_scaled(problem: LinearProblem) -> LinearProblem:
     """Return the problem with the columns of B divided by powers of two, so that bounds come back as they were."""
     if not problem.scaled:
         return problem
@@ -265,7 +265,7 @@ def exactly_scaled(problem: Problem) -> Problem:
     return replace(problem, B=problem.B * ratio, x0=x0, scale=copy_to_device_of(powers, problem.B))
 
 
-def read_box(bounds: Any, problem: Problem) -> Box:
+def read_box(bounds: Any, problem: LinearProblem) -> Box:
     """Read bounds in the caller's units and return them in those of the problem."""
     ends = split_bounds(bounds, "ends")
     assert ends is not None
@@ -280,7 +280,7 @@ def read_box(bounds: Any, problem: Problem) -> Box:
     return Box(*(side if side is None else side * factor if _nonzero(side) else side for side in (lower, upper)))
 
 
-def _side(side: Any, name: str, problem: Problem) -> Array | None:
+def _side(side: Any, name: str, problem: LinearProblem) -> Array | None:
     """Read one bound as a block that broadcasts against the unknowns, None where it bounds nothing."""
     argument = f"bounds: the {name} bound"
     array = read_array(argument, side)

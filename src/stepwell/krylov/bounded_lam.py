@@ -11,7 +11,8 @@ import numpy as np
 
 from stepwell.arrays import Array, namespace_of, take_columns, to_host
 from stepwell.krylov.bounded import BoundedLBFGS, BoundedSystem, Box
-from stepwell.krylov.inputs import Problem, iteration_limit
+from stepwell.krylov.inputs import iteration_limit
+from stepwell.krylov.linear_problem import LinearProblem
 from stepwell.krylov.reductions import WHOLE
 from stepwell.krylov.rounds import solve_in_rounds
 from stepwell.krylov.selection import Choice
@@ -28,7 +29,7 @@ ROUGH_TOL, MAX_TRIALS = 1e-5, 24
 
 
 @own_arithmetic()
-def choose_within(problem: Problem, box: Box, noise: np.ndarray, joint: bool, unbounded: Choice) -> Choice:
+def choose_within(problem: LinearProblem, box: Box, noise: np.ndarray, joint: bool, unbounded: Choice) -> Choice:
     """Choose one λ per column (``joint``: one for all) from the choice without bounds; noise is in the problem's units.
 
     Where even the least λ looked at leaves more than the noise, λ is that one, and ``ends`` says so.
@@ -71,23 +72,23 @@ def choose_within(problem: Problem, box: Box, noise: np.ndarray, joint: bool, un
 
 
 def _solve(
-    problem: Problem, box: Box, lams: np.ndarray, columns: np.ndarray, x: Array | None
+    problem: LinearProblem, box: Box, lams: np.ndarray, columns: np.ndarray, x: Array | None
 ) -> tuple[Array, np.ndarray, np.ndarray]:
     """Solve some columns roughly; return all solutions so far, and products and squared residuals of those columns."""
     system = BoundedSystem(problem.A, problem.L, lams, problem.B, box)
     part = system.take(columns)
     first = None if x is None else take_columns(x, columns)
     limit = iteration_limit(None, problem.size, True)
-    account = solve_in_rounds(part, BoundedLBFGS(), first, ROUGH_TOL, limit)
-    left = part.data() - problem.A.forward(account.x)
+    stats = solve_in_rounds(part, BoundedLBFGS(), first, ROUGH_TOL, limit)
+    left = part.data() - problem.A.forward(stats.x)
     squares = to_host(WHOLE.norms(left)) ** 2
     if columns.size == problem.columns:
-        return account.x, account.products + 1, squares
+        return stats.x, stats.products + 1, squares
     xp = namespace_of(problem.B)
     start = xp.zeros((problem.size, problem.columns), dtype=problem.B.dtype) if x is None else x
     order = np.arange(problem.columns)
     order[columns] = problem.columns + np.arange(columns.size)
-    return take_columns(xp.concat([start, account.x], axis=1), order), account.products + 1, squares
+    return take_columns(xp.concat([start, stats.x], axis=1), order), stats.products + 1, squares
 
 
 class _Falsi:

@@ -16,13 +16,9 @@ from stepwell.common.checks import read_switch, require, require_kind, require_s
 from stepwell.distributed import local_piece
 from stepwell.krylov.bounded import BoundedSystem, Box, exactly_scaled, read_box
 from stepwell.krylov.bounded_lam import choose_within
-from stepwell.krylov.inputs import (
-    Problem,
-    iteration_limit,
-    prepare,
-    soundly_scaled,
-)
-from stepwell.krylov.options import DEFAULT_WIDTH, MethodChoice, Options
+from stepwell.krylov.inputs import iteration_limit, prepare
+from stepwell.krylov.linear_problem import LinearProblem, soundly_scaled
+from stepwell.krylov.options import DEFAULT_WIDTH, MethodChoice, SolveOptions
 from stepwell.krylov.reductions import Sums
 from stepwell.krylov.results import LinearResult, Progress, ends_in_words
 from stepwell.krylov.rounds import OutOfRange
@@ -61,7 +57,7 @@ def solve_tikhonov(
     given: Any = None
     with sums.holding():
         limit = iteration_limit(maxiter, problem.unknowns.whole, bounds is not None)
-        options = Options(method, tol, limit, preconditioner, callback, memory, width)
+        options = SolveOptions(method, tol, limit, preconditioner, callback, memory, width)
         given = _read_lam(lam, problem, noise, joint, bounds is not None)
         alone = bounds is None or not sums.spread
         require(alone, "bounds", bounds, "None with comm: within bounds one process has all unknowns")
@@ -112,7 +108,7 @@ def solve_cg(
     options: Any = None
     with sums.holding():
         limit = iteration_limit(maxiter, problem.unknowns.whole)
-        options = Options(method, tol, limit, preconditioner, callback, memory, width)
+        options = SolveOptions(method, tol, limit, preconditioner, callback, memory, width)
     sums.check()
     sums.agree_all(options.by_argument)
     problem = soundly_scaled(problem)
@@ -125,7 +121,7 @@ def _warn_of_ends(rule: str, ends: np.ndarray) -> None:
     if text:
         from scipy.optimize import OptimizeWarning
 
-        hints = {"discrepancy": "noise is no norm that the residual has there", "gcv": "the rule finds none within"}
+        hints = {"discrepancy": "noise is no level that the residual has there", "gcv": "the rule finds none within"}
         hint = hints.get(rule, "the rule has nothing to go by")
         warnings.warn(f"{text}: {hint}; see lam_at_end, and give lam itself", OptimizeWarning, stacklevel=4)
 
@@ -144,7 +140,7 @@ class _Lam:
         """Short texts, by the names of the arguments, that two ranks share only where they were given the same."""
         return {"lam": self.rule or _in_words(self.lams), "noise": _in_words(self.noise), "joint": self.joint}
 
-    def resolve(self, problem: Problem, box: Box | None) -> Choice:
+    def resolve(self, problem: LinearProblem, box: Box | None) -> Choice:
         """One λ per column, and what choosing took."""
         if self.lams is not None:
             count = problem.columns
@@ -164,15 +160,16 @@ def _in_words(numbers: np.ndarray | None) -> Any:
     return float(numbers[0]) if alike else f"{numbers.size} numbers of sum {float(numbers.sum())!r}"
 
 
-def _read_lam(lam: Any, problem: Problem, noise: Any, joint: bool, bounded: bool) -> _Lam:
+def _read_lam(lam: Any, problem: LinearProblem, noise: Any, joint: bool, bounded: bool) -> _Lam:
     count = problem.columns
     joint = read_switch("joint", joint)
-    levels = None if noise is None else _per_column(noise, count, "noise")
+    # The norm of a column's noise, whose entries have this standard deviation.
+    levels = None if noise is None else _per_column(noise, count, "noise") * problem.equations.whole**0.5
     if not isinstance(lam, str):
         return _Lam(_per_column(lam, count, "lam"), "", levels, joint)
     require(lam in RULES, "lam", lam, f"numbers, and the rules {', '.join(map(repr, RULES))}")
     if lam == "discrepancy" and noise is None:
-        raise ValueError("noise is None; allowed: the norm of the noise in each column, with lam='discrepancy'")
+        raise ValueError("noise is None; allowed: the standard deviation of B's entries, with lam='discrepancy'")
     if bounded:
         allowed = "numbers and 'discrepancy' with bounds; the other rules choose for solutions without them"
         require(lam == "discrepancy", "lam", lam, allowed)

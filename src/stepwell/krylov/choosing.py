@@ -10,8 +10,8 @@ from stepwell.common.checks import require
 from stepwell.krylov.bounded import BoundedSystem
 from stepwell.krylov.costs import Work
 from stepwell.krylov.direct import direct_bytes, uses_dual
-from stepwell.krylov.inputs import Problem, bytes_per_number
-from stepwell.krylov.options import METHODS, Options
+from stepwell.krylov.linear_problem import LinearProblem, bytes_per_number
+from stepwell.krylov.options import METHODS, SolveOptions
 from stepwell.krylov.results import MethodName
 from stepwell.krylov.systems import System, TikhonovSystem
 
@@ -22,7 +22,7 @@ DIRECT_MEMORY = 2**30
 
 
 def choose_method(
-    options: Options, problem: Problem, system: System, lams: np.ndarray | None, block_memory: int
+    options: SolveOptions, problem: LinearProblem, system: System, lams: np.ndarray | None, block_memory: int
 ) -> tuple[MethodName, str]:
     """Return the method, and why it is that one; ``block_memory`` is what ``block`` would keep."""
     method = options.method
@@ -70,7 +70,7 @@ def _cheapest(work: Work, alone: bool, factored: bool) -> tuple[MethodName, str]
     return method, f"by the counts expected on the host ({steps}) and their cost on one core: {told}"
 
 
-def _work(problem: Problem, system: System, options: Options, block_memory: int) -> Work | None:
+def _work(problem: LinearProblem, system: System, options: SolveOptions, block_memory: int) -> Work | None:
     """What the costs are counted from; None where they were not measured.
 
     That is with functions, other libraries, ranks and preconditioners, and for ``cg``.
@@ -111,7 +111,7 @@ def _work(problem: Problem, system: System, options: Options, block_memory: int)
     )
 
 
-def _has_room(problem: Problem, lams: np.ndarray | None) -> bool:
+def _has_room(problem: LinearProblem, lams: np.ndarray | None) -> bool:
     """Whether a dense factor is small enough to be chosen unasked."""
     needed = direct_bytes(problem.A, problem.L, 0.0 if lams is None else float(lams[0]), problem.B)
     available = available_bytes(problem.B)

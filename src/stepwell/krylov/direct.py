@@ -7,8 +7,8 @@ from collections.abc import Callable
 import scipy.sparse as sp
 
 from stepwell.arrays import Array, factor_positive, namespace_of, on_device_of, plus_diagonal, to_host
-from stepwell.krylov.inputs import bytes_per_number
-from stepwell.krylov.ledger import ledger_for
+from stepwell.krylov.column_progress import progress_for
+from stepwell.krylov.linear_problem import bytes_per_number
 from stepwell.krylov.results import LinearStatus
 from stepwell.krylov.rounds import Correction, Method, Round
 from stepwell.krylov.systems import PositiveSystem, System, TikhonovSystem
@@ -29,29 +29,29 @@ class Direct(Method):
 
     def __call__(self, task: Round) -> Correction:
         """Solve with the factor; a matrix that is not positive definite ends every column as a breakdown."""
-        ledger = ledger_for(task)
+        progress = progress_for(task)
         residual = task.residual
         xp = namespace_of(residual)
-        if ledger.any_ended and task.maxiter <= 0:
-            ledger.release(xp.zeros_like(residual))
-            return ledger.close()
+        if progress.any_ended and task.maxiter <= 0:
+            progress.release(xp.zeros_like(residual))
+            return progress.close()
         made = 0
         if self._solve is None:
             self._solve = self._factored(task)
             made = _written_out(task.system)
-            task.system.book(made)
+            task.system.count_products(made)
         if task.idle is not None:
-            ledger.release(xp.zeros_like(residual))
+            progress.release(xp.zeros_like(residual))
         x = self._solve(residual)
         failed = to_host(xp.all(xp.isfinite(x), axis=0)) == 0
-        ledger.end_each(failed, LinearStatus.BREAKDOWN)
+        progress.end_each(failed, LinearStatus.BREAKDOWN)
         if failed.any():
             x = xp.zeros_like(residual)
-        ledger.iterations[:] = 1
-        ledger.products += made / ledger.products.size
-        ledger.end_all(LinearStatus.CONVERGED)
-        ledger.release(x)
-        return ledger.close()
+        progress.iterations[:] = 1
+        progress.products += made / progress.products.size
+        progress.end_all(LinearStatus.CONVERGED)
+        progress.release(x)
+        return progress.close()
 
     def _factored(self, task: Round) -> Callable[[Array], Array]:
         system, template = task.system, task.residual

@@ -17,7 +17,7 @@ DEFAULT_WIDTH = 256
 
 
 @dataclass
-class Options:
+class SolveOptions:
     """How to solve, checked."""
 
     method: MethodChoice

@@ -18,7 +18,7 @@ from stepwell.arrays import (
     take_columns,
     to_host,
 )
-from stepwell.krylov.ledger import ledger_for
+from stepwell.krylov.column_progress import progress_for
 from stepwell.krylov.results import LinearStatus
 from stepwell.krylov.rounds import Correction, Method, Round
 from stepwell.krylov.systems import Carried
@@ -40,7 +40,7 @@ class PseudoBlock(Method):
         system, state, residual = task.system, task.state, task.residual
         xp, sums = namespace_of(residual), system.sums
         per_look = STEPS_PER_LOOK_ON_GPU if is_cuda(residual) else 1
-        ledger = ledger_for(task)
+        progress = progress_for(task)
         x = safe = xp.zeros_like(residual)
         direction = self.precondition(residual)
         rho = sums.dots(residual, direction)
@@ -48,11 +48,11 @@ class PseudoBlock(Method):
         flats: list[Array] = []
         steps = 0
         while True:
-            if ledger.any_ended:
-                stay = ledger.release(x)
+            if progress.any_ended:
+                stay = progress.release(x)
                 if not stay.size:
-                    correction = ledger.close()
-                    if steps and ledger.at_once:
+                    correction = progress.close()
+                    if steps and progress.at_once:
                         correction.carried = Carried(state[0], residual)
                     return correction
                 if stay.size < x.shape[1]:
@@ -68,7 +68,7 @@ class PseudoBlock(Method):
             image = system.image(direction)
             curvature = system.curvature(direction, image)
             if sums.stopped:  # told by another rank, with the sums
-                ledger.end_all(LinearStatus.STOPPED)
+                progress.end_all(LinearStatus.STOPPED)
                 continue
             flat = curvature <= 0  # a NaN is not flat: it shows in the residual
             step = xp.where(flat, xp.zeros_like(rho), rho / xp.where(flat, xp.ones_like(rho), curvature))
@@ -84,14 +84,14 @@ class PseudoBlock(Method):
                 rho, norm = sums.dots_and_norms(residual, z)
             direction = plus_multiple(z, rho / xp.where(rho_before > 0, rho_before, xp.ones_like(rho)), direction)
             steps += 1
-            ledger.step(float(x.shape[1]))
+            progress.step(float(x.shape[1]))
             norms.append(norm)
             flats.append(flat)
 
             if steps % per_look == 0 or steps >= task.maxiter:
-                ledger.end_each((to_host(xp.stack(flats)) != 0).any(axis=0), LinearStatus.BREAKDOWN)
-                ledger.look(steps, to_host(xp.stack(norms)))
-                lost = ledger.ended_so(LinearStatus.NONFINITE)
+                progress.end_each((to_host(xp.stack(flats)) != 0).any(axis=0), LinearStatus.BREAKDOWN)
+                progress.look(steps, to_host(xp.stack(norms)))
+                lost = progress.ended_so(LinearStatus.NONFINITE)
                 if lost.any():  # hand back the last point that was seen to be finite
                     x = xp.where(copy_to_device_of(lost, x), safe, x)
                 norms, flats, safe = [], [], x

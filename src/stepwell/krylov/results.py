@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stepwell.arrays import Array
+from stepwell.arrays.presenting import Presented
 from stepwell.arrays.reprs import summarise
 from stepwell.common.status import SolverStatus
 
@@ -74,7 +75,7 @@ class Progress:
 
 
 @dataclass(repr=False)
-class LinearResult:
+class LinearResult(Presented):
     """The solutions for all columns, with an honest account of each.
 
     Attributes

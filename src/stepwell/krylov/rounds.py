@@ -104,7 +104,7 @@ class Method(Protocol):
 
 
 @dataclass
-class Account:
+class SolveStats:
     """The outcome of all rounds, column by column, in the solver's own kind of array.
 
     ``lift`` has the powers of two by which the columns were multiplied for the solve, and x still is (None: ones).
@@ -130,11 +130,11 @@ def solve_in_rounds(
     memory: int = 0,
     rescalable: bool = False,
     liftable: bool = False,
-) -> Account:
+) -> SolveStats:
     """Solve for all columns; columns that are zero or not finite never reach the method.
 
     With ``rescalable`` an operator whose square may over- or underflow raises :class:`OutOfRange` before any product.
-    With ``liftable`` columns of which squares of residuals may do so are multiplied by powers of two; see `Account`.
+    With ``liftable`` columns of which squares of residuals may do so are multiplied by powers of two; see `SolveStats`.
     """
     lift = None
     while True:
@@ -242,7 +242,7 @@ def solve_in_rounds(
             state = tuple(take_columns(part, keep) for part in state)
         columns, before, active = columns[keep], true[keep], np.ones(keep.size, dtype=bool)
 
-    return Account(
+    return SolveStats(
         _assemble(solved, places, rhs),
         status,
         residual,

@@ -20,7 +20,7 @@ from scipy.linalg import eigh
 from scipy.optimize import brentq, minimize_scalar
 
 from stepwell.arrays import Array, copy_to_device_of, take_columns, to_host
-from stepwell.krylov.inputs import Problem, bytes_per_number
+from stepwell.krylov.linear_problem import LinearProblem, bytes_per_number
 from stepwell.krylov.results import NO_CORNER
 from stepwell.krylov.rounds import SOUND_SIZES, OutOfRange
 from stepwell.krylov.spectrum import KrylovSpace, Spectrum
@@ -113,7 +113,7 @@ class Choice:
 
 
 @own_arithmetic()  # an operator that is not finite shows in the sums
-def choose(problem: Problem, rule: str, noise: np.ndarray | None, joint: bool) -> Choice:
+def choose(problem: LinearProblem, rule: str, noise: np.ndarray | None, joint: bool) -> Choice:
     """Choose one λ per column by a rule.
 
     A column that is zero or not finite takes no part; it gets the mean λ of the others (1 if there are none, or if the
@@ -166,7 +166,7 @@ def choose(problem: Problem, rule: str, noise: np.ndarray | None, joint: bool) -
 class _Grown:
     """Choices from Krylov spaces that grow until λ stands still; the probes' spaces serve all columns."""
 
-    def __init__(self, problem: Problem, rule: str, columns: int) -> None:
+    def __init__(self, problem: LinearProblem, rule: str, columns: int) -> None:
         self.problem, self.rule = problem, rule
         self.rows = problem.equations.whole
         self.lam = KRYLOV_LAM * _norm_ratio(problem)
@@ -263,7 +263,7 @@ def curvature(spectra: Spectra, grid: np.ndarray) -> np.ndarray:
     return np.asarray(bent)
 
 
-def _exact(problem: Problem, usable: np.ndarray) -> list[Spectrum] | None:
+def _exact(problem: LinearProblem, usable: np.ndarray) -> list[Spectrum] | None:
     """Spectra in the whole space of unknowns; None where the operators are not finite."""
     template = problem.B
     block = take_columns(template, usable)
@@ -295,14 +295,14 @@ def diagonal_pencil(A: np.ndarray, L: np.ndarray) -> tuple[np.ndarray, np.ndarra
     return mu, (1 - mu) / c, whiten @ turn
 
 
-def _require_sound(problem: Problem, size: float) -> None:
+def _require_sound(problem: LinearProblem, size: float) -> None:
     """Leave for another scale where the square of an operator of this size may over- or underflow."""
     least, most = SOUND_SIZES["float32" if bytes_per_number(problem.B) == 4 else "float64"]
     if problem.unit == 1 and 0 < size < np.inf and not least <= size <= most:
         raise OutOfRange(size)
 
 
-def _norm_ratio(problem: Problem) -> float:
+def _norm_ratio(problem: LinearProblem) -> float:
     """‖A‖/‖L‖, by a few steps of the power method on a random vector."""
     sums = problem.sums
     start = sums.random_rows("normal", problem.unknowns, 1)

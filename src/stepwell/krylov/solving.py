@@ -13,18 +13,13 @@ from stepwell.krylov.block import BlockCG
 from stepwell.krylov.bounded import BoundedLBFGS
 from stepwell.krylov.choosing import choose_method
 from stepwell.krylov.direct import Direct, direct_bytes
-from stepwell.krylov.inputs import (
-    Problem,
-    as_diagonal,
-    as_preconditioner,
-    bytes_per_number,
-    column_numbers,
-)
-from stepwell.krylov.options import Options
-from stepwell.krylov.projected import Projected, problem_space
+from stepwell.krylov.linear_problem import LinearProblem, bytes_per_number, column_numbers
+from stepwell.krylov.options import SolveOptions
+from stepwell.krylov.preconditioners import as_diagonal, as_preconditioner
+from stepwell.krylov.projection import Projected, problem_space
 from stepwell.krylov.pseudo import PseudoBlock
 from stepwell.krylov.results import LinearResult, Progress
-from stepwell.krylov.rounds import Account, Method, solve_in_rounds
+from stepwell.krylov.rounds import Method, SolveStats, solve_in_rounds
 from stepwell.krylov.space import space_bytes
 from stepwell.krylov.systems import System
 
@@ -55,14 +50,14 @@ class Watch:
 
 
 def solve(
-    problem: Problem,
+    problem: LinearProblem,
     system: System,
     lams: np.ndarray | None,
-    options: Options,
+    options: SolveOptions,
     start: float,
     spent: np.ndarray | float = 0.0,
 ) -> LinearResult:
-    """Choose the method, run it on each group of columns that can go together, and join the accounts."""
+    """Choose the method, run it on each group of columns that can go together, and join their statistics."""
     precondition = as_preconditioner(options.preconditioner, problem)
     width = int(options.width)
     given = None if options.memory is None else int(options.memory)
@@ -72,7 +67,7 @@ def solve(
     needed = _memory_needed(method, problem, lams, memory, width)
     groups = _groups(method, problem.columns, lams)
     watch = None if options.callback is None else Watch(options.callback, problem.columns)
-    accounts: list[Account] = []
+    all_stats: list[SolveStats] = []
     for columns, same_matrix in groups:
         if watch is not None:
             watch.begin(columns.size)
@@ -90,14 +85,14 @@ def solve(
             run = Projected(space, precondition, method == "aprcg")
         first = problem.x0 if whole or problem.x0 is None else take_columns(problem.x0, columns)
         part = system if whole else system.take(columns)
-        accounts.append(
+        all_stats.append(
             solve_in_rounds(part, run, first, options.tol, options.maxiter, watch, needed, problem.unit == 1, True)
         )
-    account = _join(accounts, [columns for columns, _ in groups], problem)
-    accounts.clear()
-    account.products += spent
+    stats = _join(all_stats, [columns for columns, _ in groups], problem)
+    all_stats.clear()
+    stats.products += spent
     return problem.result(
-        account,
+        stats,
         method=method,
         choice=choice,
         lam=lams,
@@ -107,7 +102,7 @@ def solve(
     )
 
 
-def _memory_needed(method: str, problem: Problem, lams: np.ndarray | None, memory: int, width: int) -> int:
+def _memory_needed(method: str, problem: LinearProblem, lams: np.ndarray | None, memory: int, width: int) -> int:
     """Bytes beside the caller's own: the working blocks, kept directions, and copies of the operator.
 
     What ``docs/krylov.md`` says of memory, and what the tests hold it to.
@@ -167,23 +162,23 @@ def _groups(method: str, count: int, lams: np.ndarray | None) -> list[tuple[np.n
     return [(columns[i : i + 1], i > 0) for columns in by_value for i in range(columns.size)]
 
 
-def _join(accounts: list[Account], groups: list[np.ndarray], problem: Problem) -> Account:
-    if len(accounts) == 1:
-        return accounts[0]
+def _join(all_stats: list[SolveStats], groups: list[np.ndarray], problem: LinearProblem) -> SolveStats:
+    if len(all_stats) == 1:
+        return all_stats[0]
     order = np.argsort(np.concatenate(groups), kind="stable")
-    joined = namespace_of(problem.B).concat([account.x for account in accounts], axis=1)
+    joined = namespace_of(problem.B).concat([stats.x for stats in all_stats], axis=1)
     if (order != np.arange(order.size)).any():
         joined = take_columns(joined, order)
-    statuses = [status for account in accounts for status in account.status]
-    histories = [history for account in accounts for history in account.history]
-    return Account(
+    statuses = [status for stats in all_stats for status in stats.status]
+    histories = [history for stats in all_stats for history in stats.history]
+    return SolveStats(
         joined,
         [statuses[i] for i in order],
-        np.concatenate([account.residual for account in accounts])[order],
-        np.concatenate([account.iterations for account in accounts])[order],
-        np.concatenate([account.products for account in accounts])[order],
+        np.concatenate([stats.residual for stats in all_stats])[order],
+        np.concatenate([stats.iterations for stats in all_stats])[order],
+        np.concatenate([stats.products for stats in all_stats])[order],
         [histories[i] for i in order],
-        np.concatenate(
-            [account.lift if account.lift is not None else np.ones(len(account.status)) for account in accounts]
-        )[order],
+        np.concatenate([stats.lift if stats.lift is not None else np.ones(len(stats.status)) for stats in all_stats])[
+            order
+        ],
     )

@@ -9,8 +9,8 @@ import numpy as np
 from scipy.linalg import eigh
 
 from stepwell.arrays import Array, namespace_of, to_host
-from stepwell.krylov.inputs import Problem, bytes_per_number
-from stepwell.krylov.projected import Projected
+from stepwell.krylov.linear_problem import LinearProblem, bytes_per_number
+from stepwell.krylov.projection import Projected
 from stepwell.krylov.results import LinearStatus
 from stepwell.krylov.rounds import Round
 from stepwell.krylov.space import DirectionSpace
@@ -86,7 +86,7 @@ class KrylovSpace:
     beyond those of the iteration is needed.
     """
 
-    def __init__(self, problem: Problem, column: Array, lam: float, most: int) -> None:
+    def __init__(self, problem: LinearProblem, column: Array, lam: float, most: int) -> None:
         self.problem, self.lam = problem, lam
         self.complete = False
         self._spectrum: Spectrum | None = None

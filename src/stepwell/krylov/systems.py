@@ -49,7 +49,7 @@ class System(Protocol):
     def calls(self) -> int:
         """Sequential calls in which they were made."""
 
-    def book(self, products: int) -> None:
+    def count_products(self, products: int) -> None:
         """Count products that were made one by one elsewhere."""
 
     @property
@@ -96,18 +96,18 @@ class System(Protocol):
         """Residual of the positive definite system."""
 
     def take(self, columns: np.ndarray) -> System:
-        """Return the system with the named right-hand sides only, counting into the same books."""
+        """Return the system with the named right-hand sides only, counting into the same numbers."""
 
     def times(self, factors: np.ndarray) -> System:
         """Return the system with the right-hand sides, and so the solutions, times a power of two each."""
 
 
 class _Counted:
-    """Books that a system shares with those taken from it, and its data."""
+    """Counts of products that a system shares with those taken from it, and its data."""
 
-    def __init__(self, B: Array, books: dict[str, int] | None, sums: Sums) -> None:
+    def __init__(self, B: Array, counts: dict[str, int] | None, sums: Sums) -> None:
         self.B, self.sums = B, sums
-        self.books = {"products": 0, "calls": 0} if books is None else books
+        self.counts = {"products": 0, "calls": 0} if counts is None else counts
         self._data_norms: np.ndarray | None = None
 
     def data(self) -> Array:
@@ -120,21 +120,21 @@ class _Counted:
             self._data_norms = self.sums.safe_norms(self.B)
         return self._data_norms
 
-    def book(self, products: int) -> None:
-        self.books["products"] += products
-        self.books["calls"] += products
+    def count_products(self, products: int) -> None:
+        self.counts["products"] += products
+        self.counts["calls"] += products
 
     def count(self, block: Array) -> None:
-        self.books["products"] += int(block.shape[1])
-        self.books["calls"] += 1
+        self.counts["products"] += int(block.shape[1])
+        self.counts["calls"] += 1
 
     @property
     def products(self) -> int:
-        return self.books["products"]
+        return self.counts["products"]
 
     @property
     def calls(self) -> int:
-        return self.books["calls"]
+        return self.counts["calls"]
 
 
 class TikhonovSystem(_Counted):
@@ -150,10 +150,10 @@ class TikhonovSystem(_Counted):
         L: Operator | None,
         lam: np.ndarray,
         B: Array,
-        books: dict[str, int] | None = None,
+        counts: dict[str, int] | None = None,
         sums: Sums = WHOLE,
     ) -> None:
-        super().__init__(B, books, sums)
+        super().__init__(B, counts, sums)
         self.A, self.L, self.lam = A, L, lam
         shared = lam.size and bool(np.all(lam == lam[0]))
         scale: Array = float(lam[0]) if shared else copy_to_device_of(lam, B)
@@ -226,12 +226,12 @@ class TikhonovSystem(_Counted):
 
     def take(self, columns: np.ndarray) -> System:
         """Return the system of some columns."""
-        return TikhonovSystem(self.A, self.L, self.lam[columns], take_columns(self.B, columns), self.books, self.sums)
+        return TikhonovSystem(self.A, self.L, self.lam[columns], take_columns(self.B, columns), self.counts, self.sums)
 
     def times(self, factors: np.ndarray) -> System:
         """Return the system of columns times powers of two."""
         B = self.B * copy_to_device_of(factors, self.B)
-        return TikhonovSystem(self.A, self.L, self.lam, B, self.books, self.sums)
+        return TikhonovSystem(self.A, self.L, self.lam, B, self.counts, self.sums)
 
     def _seminorm(self, block: Array) -> Array:
         return block if self.L is None else self.L.forward(block)
@@ -240,8 +240,8 @@ class TikhonovSystem(_Counted):
 class PositiveSystem(_Counted):
     """H X = B with a symmetric positive definite H."""
 
-    def __init__(self, H: Operator, B: Array, books: dict[str, int] | None = None, sums: Sums = WHOLE) -> None:
-        super().__init__(B, books, sums)
+    def __init__(self, H: Operator, B: Array, counts: dict[str, int] | None = None, sums: Sums = WHOLE) -> None:
+        super().__init__(B, counts, sums)
         self.H = H
 
     @property
@@ -292,8 +292,8 @@ class PositiveSystem(_Counted):
 
     def take(self, columns: np.ndarray) -> System:
         """Return the system of some columns."""
-        return PositiveSystem(self.H, take_columns(self.B, columns), self.books, self.sums)
+        return PositiveSystem(self.H, take_columns(self.B, columns), self.counts, self.sums)
 
     def times(self, factors: np.ndarray) -> System:
         """Return the system of columns times powers of two."""
-        return PositiveSystem(self.H, self.B * copy_to_device_of(factors, self.B), self.books, self.sums)
+        return PositiveSystem(self.H, self.B * copy_to_device_of(factors, self.B), self.counts, self.sums)

@@ -35,7 +35,7 @@ MODEST_SHARE = 1 / 16
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class TeamPlan:
     """Who solves: teams of so many threads, so many of them, each with so much memory."""
 
     by_warp: bool
@@ -68,7 +68,7 @@ def plan(
     shared_per_multiprocessor: int,
     cluster_blocks: int,
     free_bytes: int,
-) -> Plan:
+) -> TeamPlan:
     """Choose teams from the shape of the systems and from what the device has free.
 
     Raises
@@ -83,7 +83,7 @@ def plan(
         members = CLUSTER_THREADS * cluster_blocks
         slow = int(_core.nnls_device_workspace_bytes(bytes(job_sizes(batch)), members))
         if pieces * slow <= MEMORY_SHARE * free_bytes:
-            return Plan(False, CLUSTER_THREADS, cluster_blocks, members, pieces * cluster_blocks, pieces, 0, slow)
+            return TeamPlan(False, CLUSTER_THREADS, cluster_blocks, members, pieces * cluster_blocks, pieces, 0, slow)
     if by_warp:
         threads, members, in_block = 32 * WARPS_IN_BLOCK, 32, WARPS_IN_BLOCK
         fast = min(WARP_SHARED, shared_limit // WARPS_IN_BLOCK)
@@ -101,7 +101,7 @@ def plan(
             f"systems of {batch.rows} x {batch.columns} need {slow * in_block / 2**20:.0f} MiB of workspace, "
             f"of which the device has {free_bytes / 2**20:.0f} MiB free"
         )
-    return Plan(by_warp, threads, 1, members, blocks, blocks * in_block, fast, slow)
+    return TeamPlan(by_warp, threads, 1, members, blocks, blocks * in_block, fast, slow)
 
 
 def pieces_of(batch: Batch) -> int:
@@ -235,7 +235,7 @@ def _without_work(batch: Batch, memory: DeviceMemory, b: Any) -> Answers:
     return dataclasses.replace(zero, reals=xp.stack([xp.sqrt(squares), xp.zeros_like(squares)]))
 
 
-def _workspace(batch: Batch, memory: DeviceMemory) -> tuple[Plan, Any]:
+def _workspace(batch: Batch, memory: DeviceMemory) -> tuple[TeamPlan, Any]:
     """Plan the teams and allocate their memory; how much is free is asked only where it may matter (it takes long)."""
     limits, total = _limits(memory.device_id)
     chosen = plan(batch, **limits, free_bytes=total)

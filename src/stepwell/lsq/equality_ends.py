@@ -254,7 +254,7 @@ def _feasible(
     nearest = solve(host.C / size[:, None], host.d[left] / size, **options)
     x = nearest.x
     off = np.abs(host.d[left] - x @ host.C.T) / size
-    scale = ((np.abs(host.d[left]) + np.abs(x) @ np.abs(host.C).T) / size).max(axis=1)
+    scale = _sizes(np, host.d[left] / size, np.abs(x) @ np.abs(host.C).T / size).max(axis=1)
     missed = off.max(axis=1) / np.where(scale > 0, scale, 1.0)
     for k, system in enumerate(left):
         if nearest.status[k] in (NNLSStatus.INFEASIBLE, NNLSStatus.NON_FINITE):

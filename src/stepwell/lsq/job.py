@@ -83,7 +83,7 @@ def job_sizes(batch: Batch) -> Any:
     entries = pulse_length or batch.rows * batch.columns
     return structure("NnlsJob")(
         systems=batch.systems,
-        whole=batch.whole,
+        systems_in_batch=batch.whole,
         rows=batch.rows,
         columns=batch.columns,
         a_stride=0 if batch.shared and not batch.has_which else max(1, entries),
@@ -98,7 +98,7 @@ def job_sizes(batch: Batch) -> Any:
             guarded=batch.guarded,
             chain=batch.chain,
         ),
-        family=_sizes(batch),
+        constraints=_sizes(batch),
     )
 
 
@@ -106,8 +106,8 @@ def _sizes(batch: Batch) -> Any:
     """Return what a general problem has, without addresses but those that tell that something is there."""
     constraints = batch.constraints
     if constraints is None:
-        return structure("NnlsFamily")()
-    return structure("NnlsFamily")(
+        return structure("NnlsConstraints")()
+    return structure("NnlsConstraints")(
         general=1,
         nonnegative=constraints.nonnegative,
         weights=int(constraints.weights is not None),
@@ -127,7 +127,7 @@ def _sizes(batch: Batch) -> Any:
 
 def fill_constraints(job: Any, constraints: Constraints, address: Callable[[Array], int], answers: Answers) -> None:
     """Write the addresses of a general problem's arrays, which live until the job is done, into its job."""
-    into = job.family
+    into = job.constraints
     for name in ("lower", "upper", "mask", "weights"):
         rows = getattr(constraints, name)
         if rows is not None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from stepwell.arrays import Array, host_copy, is_lazy
+from stepwell.arrays.presenting import Presented
 from stepwell.arrays.records import ComputedLater
 from stepwell.arrays.reprs import summarise
 from stepwell.common.status import SolverStatus
@@ -58,7 +59,7 @@ class KeptFactor(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class LSQResult(ComputedLater):
+class LSQResult(Presented, ComputedLater):
     """Solution of min ‖Ax − b‖² + λ²‖Lx‖² within bounds, with its certificate; ``NNLSResult`` is the same class.
 
     Of one system, `x`, `dual` and `state` are vectors and the rest are numbers; of a batch everything has the shape of

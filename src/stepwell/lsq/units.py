@@ -29,6 +29,14 @@ def _times(value: Any, exponent: int) -> Any:
         return numbers * math.ldexp(1.0, half) * math.ldexp(1.0, exponent - half)
 
 
+def _bound_times(value: Any, exponent: int) -> Any:
+    """Return bounds times a power of two; those that are numbers remain so."""
+    given = np.asarray(value, float) if isinstance(value, list | tuple | float | int) else value
+    xp, scaled = arrays.namespace_of(given), _times(given, exponent)
+    most = float(np.finfo(float).max)
+    return xp.where(xp.isfinite(given), xp.clip(scaled, -most, most), scaled)
+
+
 def _exponent(array: Array) -> int:
     """Return the exponent of the largest finite entry; 0 without one."""
     xp = arrays.namespace_of(array)
@@ -49,7 +57,7 @@ class Units:
         of_x, given = self.of_A - self.of_b, dict(options)
         for name in ("bounds", "sum_bounds"):
             if given.get(name) is not None:
-                given[name] = tuple(_times(end, of_x) for end in given[name])
+                given[name] = tuple(_bound_times(end, of_x) for end in given[name])
         if given.get("equality") is not None:
             given["equality"] = given["equality"][0], _times(given["equality"][1], of_x)
         powers = {"lam": -self.of_A, "noise": -self.of_b}

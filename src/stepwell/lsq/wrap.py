@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from typing import Any
 
 import numpy as np
@@ -19,28 +20,28 @@ def wrap(batch: Batch, answers: Answers) -> LSQResult:
     fields: dict[str, Any] = {name: vectors(batch, getattr(answers, name)) for name in ("x", "dual")}
     sigma = None if answers.deviation is None else _sigma(batch, answers)
     fields |= _numbers(batch, answers, sigma)
-    fields["state"] = vectors(batch, states_of(answers))
+    fields |= {"method": batch.method, "choice": batch.choice}
     if batch.constraints is None:
-        fields["lam"] = batch.damping
-    else:
-        multiplier = fields.pop("multiplier")
-        if batch.constraints.sum_low is not None:
-            fields["multipliers"] = [multiplier] if batch.lone else multiplier[..., None]
+        # States follow from what is in the factor, when somebody asks: in a small batch each array takes its time.
+        result: LSQResult = LSQResult.deferred(lambda: _states(batch, answers), lam=batch.damping, **fields)
+        return result
+    fields["state"] = vectors(batch, answers.state)
+    multiplier = fields.pop("multiplier")
+    if batch.constraints.sum_low is not None:
+        fields["multipliers"] = [multiplier] if batch.lone else multiplier[..., None]
     if sigma is not None:
         variance = (sigma[:, None] * answers.deviation) ** 2
         fields["variance"] = vectors(batch, arrays.namespace_of(variance).astype(variance, answers.x.dtype, copy=False))
         fields["_problem"] = batch
     if answers.factor is not None and answers.factor_order is not None:
         fields["_factor"] = KeptFactor(answers.factor, answers.factor_order)
-    return LSQResult(**fields, method=batch.method, choice=batch.choice)
+    return LSQResult(**fields)
 
 
-def states_of(answers: Answers) -> Array:
-    """Return where the variables are; of x ≥ 0 alone, −1 (at zero) unless a variable is in the factor."""
-    if answers.state is not None:
-        return answers.state
+def _states(batch: Batch, answers: Answers) -> types.SimpleNamespace:
+    """Return the states where x ≥ 0 is all that is asked: −1 (at zero) unless a variable is in the factor."""
     xp = arrays.namespace_of(answers.in_factor)
-    return xp.astype(answers.in_factor, xp.int8) - 1
+    return types.SimpleNamespace(state=vectors(batch, xp.astype(answers.in_factor, xp.int8) - 1))
 
 
 def _fit_of_gram(batch: Batch, x: Array) -> Array:

@@ -26,11 +26,13 @@ from stepwell.arrays import (
     value_and_gradient,
     wait_for_values,
 )
-from stepwell.common.checks import require, require_function
+from stepwell.common.checks import require, require_function, warn_caller
 from stepwell.quasi_newton.differences import SCHEMES, Differences, Workers, rounding_of
 from stepwell.quasi_newton.target import Box, Target
 from stepwell.quasi_newton.variables import Points, Variables
 
+#: Variables from which on a gradient by differences, which nobody asked for, is worth a word.
+MANY = 1000
 _PAIR = "fun returned a pair; did you mean jac=True?"
 
 
@@ -222,6 +224,11 @@ class Objective:
             fits = steps is None or np.size(steps) in (1, self._variables.size)
             require(fits, name, np.shape(steps), f"a number or {self._variables.size} of them")
         scheme = jac if isinstance(jac, str) else "2-point"
+        if jac is None and self._variables.size >= MANY:
+            warn_caller(
+                f"there is no jac: each gradient takes {self._variables.size:,} evaluations of fun, by differences; "
+                "give jac, or jac='2-point' if that is meant"
+            )
         self._differences = Differences(scheme, box, relative=relative, absolute=absolute)
         return Objective._by_differences
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from stepwell.arrays import Array
 from stepwell.arrays.checks import read_array, read_host_array, require_each
-from stepwell.common.checks import read_real, read_switch, read_whole, require, require_kind, warn_caller
+from stepwell.common.checks import meant, read_real, read_switch, read_whole, require, require_kind, warn_caller
 from stepwell.quasi_newton.settings import CauchyPolicy, HistoryDtype, LineSearch, LineSearchPreset, Settings
 
 
@@ -88,7 +88,8 @@ def read_options(options: Mapping[str, Any] | None, tol: float | None) -> Plan:
     given = {name: value for name, value in (options or {}).items() if value is not None}
     unknown = sorted(map(str, set(given) - _NAMES))
     if unknown:
-        warn_caller(f"unknown options {unknown} are ignored; known: {', '.join(sorted(_NAMES))}")
+        close = "".join(dict.fromkeys(meant(name, _NAMES) for name in unknown))
+        warn_caller(f"unknown options {unknown} are ignored{close}; known: {', '.join(sorted(_NAMES))}")
     if tol is not None:
         read_real("tol", tol, at_least=0)
         given.setdefault("ftol", tol)

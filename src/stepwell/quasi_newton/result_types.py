@@ -8,6 +8,7 @@ import numpy as np
 from scipy.optimize import OptimizeResult
 
 from stepwell.arrays import Array
+from stepwell.arrays.presenting import Presented
 from stepwell.arrays.reprs import summarise
 from stepwell.quasi_newton.status import Status
 
@@ -15,7 +16,7 @@ from stepwell.quasi_newton.status import Status
 _FIRST = ("message", "success", "status", "reason", "fun", "x", "jac", "projected_gradient", "nit", "nfev", "njev")
 
 
-class _Summarised(OptimizeResult):  # type: ignore[misc]
+class _Summarised(Presented, OptimizeResult):  # type: ignore[misc]
     """A result whose text is at most a screen long."""
 
     def __repr__(self) -> str:

@@ -239,7 +239,7 @@ def variances(part: Solved) -> None:
     if answer.case.options.get("uncertainty") is None or problem.G is not None or len(problem.C) or answer.n > 40:
         return
     assert problem.A is not None
-    told = np.asarray(answer.result.variance).reshape(answer.systems, answer.n)[part.which]
+    told = answer.per_unknown("variance")[part.which]
     sigma = part.told("sigma")
     noise = answer.case.options.get("noise")
     wrong, worst = np.zeros(len(part.x), bool), np.zeros(len(part.x))

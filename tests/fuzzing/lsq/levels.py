@@ -78,7 +78,7 @@ def by_level(part: Solved) -> None:
     wanted = level - least
     reachable = sure & sure_of_bottom & sure_of_most & (wanted > 1e4 * rounding) & has_squares(unit)
     reachable &= (bottom < level - 0.01 * wanted) & (most > level + 0.01 * wanted)
-    off = part.finished & (np.abs(fit - level) > 1e-4 * np.abs(wanted) + 10 * rounding)
+    off = part.finished & (np.abs(fit - level) > 1e-4 * np.abs(wanted) + 30 * rounding)
     ends = part.told("lam_at_end")
     part.find_each(
         "level",

@@ -16,9 +16,9 @@ namespace fit {
 
 constexpr int problem_lanes = register_lanes<float>;
 
-template <class T>
+template <class T, int count = problem_lanes / register_lanes<T>>
 struct Lanes {
-    static constexpr int parts = problem_lanes / register_lanes<T>;
+    static constexpr int parts = count;
     typedef AlignedRegister<T> Part;
     Part part[parts];
 
@@ -30,19 +30,19 @@ struct Lanes {
     T operator[](int lane) const { return reinterpret_cast<const T*>(part)[lane]; }
 };
 
-#define SW_LANES_OPERATOR(sign)                                                         \
-    template <class T>                                                                  \
-    inline Lanes<T> operator sign(Lanes<T> a, Lanes<T> b) {                             \
-        for (int p = 0; p < Lanes<T>::parts; ++p) a.part[p] = a.part[p] sign b.part[p]; \
-        return a;                                                                       \
-    }                                                                                   \
-    template <class T>                                                                  \
-    inline Lanes<T> operator sign(Lanes<T> a, double b) {                               \
-        return a sign Lanes<T>(T(b));                                                   \
-    }                                                                                   \
-    template <class T>                                                                  \
-    inline Lanes<T> operator sign(double a, Lanes<T> b) {                               \
-        return Lanes<T>(T(a)) sign b;                                                   \
+#define SW_LANES_OPERATOR(sign)                                           \
+    template <class T, int P>                                             \
+    inline Lanes<T, P> operator sign(Lanes<T, P> a, Lanes<T, P> b) {      \
+        for (int p = 0; p < P; ++p) a.part[p] = a.part[p] sign b.part[p]; \
+        return a;                                                         \
+    }                                                                     \
+    template <class T, int P>                                             \
+    inline Lanes<T, P> operator sign(Lanes<T, P> a, double b) {           \
+        return a sign Lanes<T, P>(T(b));                                  \
+    }                                                                     \
+    template <class T, int P>                                             \
+    inline Lanes<T, P> operator sign(double a, Lanes<T, P> b) {           \
+        return Lanes<T, P>(T(a)) sign b;                                  \
     }
 SW_LANES_OPERATOR(+)
 SW_LANES_OPERATOR(-)
@@ -50,14 +50,14 @@ SW_LANES_OPERATOR(*)
 SW_LANES_OPERATOR(/)
 #undef SW_LANES_OPERATOR
 
-template <class T>
-inline Lanes<T> operator-(Lanes<T> a) {
-    for (int p = 0; p < Lanes<T>::parts; ++p) a.part[p] = -a.part[p];
+template <class T, int P>
+inline Lanes<T, P> operator-(Lanes<T, P> a) {
+    for (int p = 0; p < P; ++p) a.part[p] = -a.part[p];
     return a;
 }
 
-template <class T>
-inline Lanes<T>& operator+=(Lanes<T>& a, Lanes<T> b) {
+template <class T, int P>
+inline Lanes<T, P>& operator+=(Lanes<T, P>& a, Lanes<T, P> b) {
     return a = a + b;
 }
 
@@ -96,32 +96,37 @@ inline Lanes<T> weighed(Lanes<T> w, Lanes<T> a) {
     return a;
 }
 
+// Decisions are taken for so many registers of doubles at a time: wide ones alone, since every loop runs
+// until the last lane is done; narrow ones in pairs, which hide each other's latency.
+constexpr int decided_parts = register_lanes<double> >= 4 ? 1 : 2;
+typedef Lanes<double, decided_parts> Decided;
+constexpr int decided_lanes = decided_parts * register_lanes<double>;
+
 // For which lanes something holds: all bits set, or none.
-struct LanesWhere {
-    static constexpr int parts = Lanes<double>::parts;
+struct DecidedWhere {
+    static constexpr int parts = decided_parts;
     AlignedRegister<int64_t> part[parts];
 
-    LanesWhere() = default;
-    LanesWhere(bool all) {
+    DecidedWhere() = default;
+    DecidedWhere(bool all) {
         for (int p = 0; p < parts; ++p) part[p] = AlignedRegister<int64_t>{} - int64_t(all);
     }
-    bool operator[](int lane) const { return reinterpret_cast<const int64_t*>(part)[lane] != 0; }
 };
 
 template <>
-struct DecisionsOf<Lanes<double>> {
-    typedef LanesWhere Where;
-    typedef Lanes<double> Count;
+struct DecisionsOf<Decided> {
+    typedef DecidedWhere Where;
+    typedef Decided Count;
 };
 
-#define SW_LANES_COMPARISON(sign)                                                             \
-    inline LanesWhere operator sign(Lanes<double> a, Lanes<double> b) {                       \
-        LanesWhere where;                                                                     \
-        for (int p = 0; p < LanesWhere::parts; ++p) where.part[p] = a.part[p] sign b.part[p]; \
-        return where;                                                                         \
-    }                                                                                         \
-    inline LanesWhere operator sign(Lanes<double> a, double b) {                              \
-        return a sign Lanes<double>(b);                                                       \
+#define SW_LANES_COMPARISON(sign)                                                         \
+    inline DecidedWhere operator sign(Decided a, Decided b) {                             \
+        DecidedWhere where;                                                               \
+        for (int p = 0; p < decided_parts; ++p) where.part[p] = a.part[p] sign b.part[p]; \
+        return where;                                                                     \
+    }                                                                                     \
+    inline DecidedWhere operator sign(Decided a, double b) {                              \
+        return a sign Decided(b);                                                         \
     }
 SW_LANES_COMPARISON(<)
 SW_LANES_COMPARISON(<=)
@@ -131,54 +136,60 @@ SW_LANES_COMPARISON(==)
 SW_LANES_COMPARISON(!=)
 #undef SW_LANES_COMPARISON
 
-#define SW_LANES_LOGIC(sign)                                                              \
-    inline LanesWhere operator sign(LanesWhere a, LanesWhere b) {                         \
-        for (int p = 0; p < LanesWhere::parts; ++p) a.part[p] = a.part[p] sign b.part[p]; \
-        return a;                                                                         \
+#define SW_LANES_LOGIC(sign)                                                          \
+    inline DecidedWhere operator sign(DecidedWhere a, DecidedWhere b) {               \
+        for (int p = 0; p < decided_parts; ++p) a.part[p] = a.part[p] sign b.part[p]; \
+        return a;                                                                     \
     }
 SW_LANES_LOGIC(&)
 SW_LANES_LOGIC(|)
 #undef SW_LANES_LOGIC
 
-inline LanesWhere operator!(LanesWhere a) {
-    for (int p = 0; p < LanesWhere::parts; ++p) a.part[p] = ~a.part[p];
+inline DecidedWhere operator!(DecidedWhere a) {
+    for (int p = 0; p < decided_parts; ++p) a.part[p] = ~a.part[p];
     return a;
 }
 
-inline Lanes<double> choose(LanesWhere where, Lanes<double> a, Lanes<double> b) {
-    for (int p = 0; p < LanesWhere::parts; ++p) a.part[p] = where.part[p] ? a.part[p] : b.part[p];
+inline Decided choose(DecidedWhere where, Decided a, Decided b) {
+    for (int p = 0; p < decided_parts; ++p) a.part[p] = where.part[p] ? a.part[p] : b.part[p];
     return a;
 }
-inline LanesWhere choose(LanesWhere where, LanesWhere a, LanesWhere b) {
+inline DecidedWhere choose(DecidedWhere where, DecidedWhere a, DecidedWhere b) {
     return (where & a) | ((!where) & b);
 }
 
-inline bool any(LanesWhere where) {
+inline bool any(DecidedWhere where) {
     AlignedRegister<int64_t> all = where.part[0];
-    for (int p = 1; p < LanesWhere::parts; ++p) all |= where.part[p];
+    for (int p = 1; p < decided_parts; ++p) all |= where.part[p];
+#if defined(__AVX512F__)
+    return _mm512_test_epi64_mask(__m512i(all), __m512i(all)) != 0;
+#elif defined(__AVX__)
+    return !_mm256_testz_si256(__m256i(all), __m256i(all));
+#else
     int64_t found = 0;
     for (int i = 0; i < register_lanes<double>; ++i) found |= all[i];
     return found != 0;
+#endif
 }
 
-inline Lanes<double> smaller_of(Lanes<double> a, Lanes<double> b) {
+inline Decided smaller_of(Decided a, Decided b) {
     return choose(b < a, b, a);
 }
-inline Lanes<double> larger_of(Lanes<double> a, Lanes<double> b) {
+inline Decided larger_of(Decided a, Decided b) {
     return choose(a < b, b, a);
 }
-inline Lanes<double> size_of(Lanes<double> a) {
+inline Decided size_of(Decided a) {
     return choose(a < 0.0, -a, a);
 }
-inline Lanes<double> root_of(Lanes<double> a) {
-    for (int p = 0; p < Lanes<double>::parts; ++p) a.part[p] = root_part(a.part[p]);
+inline Decided root_of(Decided a) {
+    for (int p = 0; p < decided_parts; ++p) a.part[p] = root_part(a.part[p]);
     return a;
 }
-inline Lanes<double> inverse_root_of(Lanes<double> a) {
+inline Decided inverse_root_of(Decided a) {
     return 1.0 / root_of(a);
 }
-inline Lanes<double> as_single(Lanes<double> a) {
-    for (int i = 0; i < problem_lanes; ++i) a[i] = double(float(a[i]));
+inline Decided as_single(Decided a) {
+    for (int i = 0; i < decided_lanes; ++i) a[i] = double(float(a[i]));
     return a;
 }
 

@@ -14,11 +14,12 @@ struct Answer : Sums<Kind, Lanes> {
     using Base = Sums<Kind, Lanes>;
     using Base::b_norm;
     using Base::count;
+    using Base::in_factor;
     using Base::job;
     using Base::lanes;
     using Base::nu;
+    using Base::numbers;
     using Base::order;
-    using Base::passive;
     using Base::size;
     using Base::slope;
     using Base::squared_fit;
@@ -27,7 +28,6 @@ struct Answer : Sums<Kind, Lanes> {
     using Base::w;
     using Base::width;
     using Base::x;
-    typedef typename Kind::Scalar Scalar;
 
     // With A given, the dual comes from tables until nothing is left to do, and then from A.
     bool from_table = true;
@@ -48,7 +48,7 @@ struct Answer : Sums<Kind, Lanes> {
     SW_HD void round_answer() {
         this->each_in_factor([&](int j, int) {
             const double scale = this->scale(j);
-            x[j] = double(Scalar(x[j] * scale)) / scale;
+            x[j] = numbers.rounded(x[j] * scale) / scale;
         });
         lanes.sync();
         if (from_table) {
@@ -102,63 +102,64 @@ struct Answer : Sums<Kind, Lanes> {
             if (lanes.any(any)) return false;
         }
         if (Kind::source != normal_equations && this->has_weak_pivot())
-            measured.decrement = this->decrement();
-        if (!is_certified(job, measured, sizeof(Scalar) < sizeof(double))) return false;
+            measured.decrement = doubtful_pivots * this->decrement();
+        if (!is_certified(job, measured, numbers.rounds)) return false;
         if (lanes.lane() == 0) {
             job.residual[system] = square_root(squared_fit);
             job.violation[system] = violation_of(job, measured);
             write_counts<1>(job, system, counted());
         }
-        if (job.family.general) write_more(measured);
+        if (job.constraints.general) write_more(measured);
         return true;
     }
 
 private:
     // False where not all of x is finite.
     SW_HD bool write_vectors() {
-        const Family& family = job.family;
+        const Constraints& constraints = job.constraints;
         const int given = job.columns;
         const int64_t row = system * given;
-        Scalar *out = static_cast<Scalar*>(job.x) + row, *dual = static_cast<Scalar*>(job.dual) + row;
+        void *out = numbers.after(job.x, row), *dual = numbers.after(job.dual, row);
         // (A byte that is written might be any of what is known here: so it is read before.)
         uint8_t* const active = job.active ? job.active + row : nullptr;
-        int8_t* const states = family.general ? family.state + row : nullptr;
-        const uint64_t passive = this->passive, masked = this->masked;
+        int8_t* const states = constraints.general ? constraints.state + row : nullptr;
+        const uint64_t in_factor = this->in_factor, masked = this->masked;
         if constexpr (Lanes::has_sweeps && Kind::shares && !Kind::bounded) {
-            if (active) lanes.write_bytes(active, given, passive, 1, 0, 0);
-            if (states) lanes.write_bytes(states, given, ~passive, 0xff, masked, 2);
-            lanes.scale_into(dual, w, this->products.unit, given);
-            return lanes.scale_into(out, x, this->products.shared.scale, given);
+            if (active) lanes.write_bytes(active, given, in_factor, 1, 0, 0);
+            if (states) lanes.write_bytes(states, given, ~in_factor, 0xff, masked, 2);
+            numbers.with(dual, [&](auto* to) { lanes.scale_into(to, w, this->products.unit, given); });
+            return numbers.with(
+                out, [&](auto* to) { return lanes.scale_into(to, x, this->products.shared.scale, given); });
         }
         double odd = 0;
         this->each_column([&](int j, int) {
             if (j >= given) return;
-            const bool is_passive = passive & bit_of(j), is_masked = masked & bit_of(j);
+            const bool is_in_factor = in_factor & bit_of(j), is_masked = masked & bit_of(j);
             double value = x[j] * this->scale(j);
-            int state = is_passive ? 0 : -1;
+            int state = is_in_factor ? 0 : -1;
             if constexpr (Kind::bounded) {
                 const double low = this->bound(j, false), high = this->bound(j, true);
                 const bool up = this->at_upper & bit_of(j), is_free = !is_finite(low) && !is_finite(high);
                 if (Kind::boxed && (this->far_below | this->far_above)) {
-                    const double at = is_passive ? value : is_free ? 0.0 : up ? high : low;
+                    const double at = is_in_factor ? value : is_free ? 0.0 : up ? high : low;
                     if (!is_masked &&
                         !(at >= this->given_bound(j, false) && at <= this->given_bound(j, true)))
                         odd = 1;
                 }
-                if (is_passive)
+                if (is_in_factor)
                     value = clamp_to(value, low, high);
                 else
                     value = is_masked || is_free ? 0.0 : up ? high : low;
-                if (!is_passive) state = is_masked || low == high ? 2 : is_free ? 0 : up ? 1 : -1;
+                if (!is_in_factor) state = is_masked || low == high ? 2 : is_free ? 0 : up ? 1 : -1;
             } else if (is_masked) {
                 state = 2;
             }
-            const Scalar rounded = Scalar(value);
-            out[j] = rounded;
-            dual[j] = Scalar(this->dual_in_units(j));
-            if (active) active[j] = is_passive;
+            const double rounded = numbers.rounded(value);
+            numbers.write(out, j, rounded);
+            numbers.write(dual, j, this->dual_in_units(j));
+            if (active) active[j] = is_in_factor;
             if (states) states[j] = static_cast<int8_t>(state);
-            odd += double(rounded) - double(rounded);
+            odd += rounded - rounded;
         });
         lanes.sync();
         return !lanes.any(odd != 0);
@@ -176,14 +177,15 @@ private:
 
     // What the sum of the x that is returned misses.
     SW_HD void measure_sum(Measured& measured) const {
-        const Family& family = job.family;
-        const Scalar* out = static_cast<const Scalar*>(job.x) + system * job.columns;
-        const double low = family.sum_low[system * family.sum_stride],
-                     high = family.sum_high[system * family.sum_stride];
+        const Constraints& constraints = job.constraints;
+        const void* out = numbers.after(job.x, system * job.columns);
+        const double low = constraints.sum_low[system * constraints.sum_stride],
+                     high = constraints.sum_high[system * constraints.sum_stride];
         double sum = 0, sum_size = absolute(is_finite(high) ? high : low);
         SW_ROLLED
         for (int j = 0; j < job.columns; ++j) {
-            const double part = (family.coefficients ? family.coefficients[j] : 1.0) * double(out[j]);
+            const double part =
+                (constraints.coefficients ? constraints.coefficients[j] : 1.0) * numbers.read(out, j);
             sum += part;
             sum_size += absolute(part);
         }
@@ -192,51 +194,52 @@ private:
     }
 
     SW_HD void write_more(const Measured& measured) {
-        const Family& family = job.family;
+        const Constraints& constraints = job.constraints;
         const int given = job.columns;
-        const Scalar* out = static_cast<const Scalar*>(job.x) + system * given;
+        const void* out = numbers.after(job.x, system * given);
         double seminorm = 0;
         if constexpr (Kind::penalized) {
             SW_ROLLED
-            for (int i = lanes.lane(); i < family.penalty_rows; i += width) {
+            for (int i = lanes.lane(); i < constraints.penalty_rows; i += width) {
                 double entry = 0;
-                if (family.penalty)
+                if (constraints.penalty)
                     for (int j = 0; j < given; ++j)
-                        entry += family.penalty[static_cast<int64_t>(i) * given + j] * double(out[j]);
+                        entry +=
+                            constraints.penalty[static_cast<int64_t>(i) * given + j] * numbers.read(out, j);
                 else
-                    entry = out[i];
+                    entry = numbers.read(out, i);
                 seminorm += entry * entry;
             }
             seminorm = lanes.sum(seminorm);
         }
         if (lanes.lane() == 0) {
-            family.multiplier[system] = this->multiplier;
-            family.equality_error[system] = measured.sum_error;
+            constraints.multiplier[system] = this->multiplier;
+            constraints.equality_error[system] = measured.sum_error;
             if constexpr (Kind::summed)
-                if (family.gap)
-                    family.gap[system] = frank_wolfe_gap(
-                        family, system,
-                        ascent_of(family, system, given, out,
-                                  static_cast<const Scalar*>(job.dual) + system * given, this->multiplier));
-            if (family.used_lam) {
-                family.used_lam[system] = square_root(nu);
-                family.fit[system] = squared_fit;
-                family.seminorm[system] = square_root(seminorm);
-                family.unpenalized[system] = unpenalized;
-                family.at_end[system] = at_end;
-                family.evaluations[system] = evaluations;
-                family.passive[system] = count - Kind::summed;
+                if (constraints.gap)
+                    constraints.gap[system] =
+                        frank_wolfe_gap(constraints, system,
+                                        ascent_of(numbers, constraints, system, given, out,
+                                                  numbers.after(job.dual, system * given), this->multiplier));
+            if (constraints.used_lam) {
+                constraints.used_lam[system] = square_root(nu);
+                constraints.fit[system] = squared_fit;
+                constraints.seminorm[system] = square_root(seminorm);
+                constraints.unpenalized[system] = unpenalized;
+                constraints.at_end[system] = at_end;
+                constraints.evaluations[system] = evaluations;
+                constraints.passive[system] = count - Kind::summed;
             }
         }
-        if (!family.deviation) return;
-        double* deviation = family.deviation + system * given;
+        if (!constraints.deviation) return;
+        double* deviation = constraints.deviation + system * given;
         this->each_column([&](int j, int) {
-            if (j < given && !(passive & bit_of(j))) deviation[j] = 0;
+            if (j < given && !(in_factor & bit_of(j))) deviation[j] = 0;
         });
         SW_ROLLED
         for (int p = 0; p < (Base::keeps_inverses ? given : count); ++p) {
             const int j = Base::keeps_inverses ? p : order[p];
-            if (!(passive & bit_of(j))) continue;
+            if (!(in_factor & bit_of(j))) continue;
             const double scale = this->scale(j), square = this->variance_at(p);
             if (j < given && lanes.lane() == 0) deviation[j] = square_root(square) * scale;
         }

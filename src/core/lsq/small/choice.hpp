@@ -19,18 +19,18 @@ constexpr int most_positions = 40;
 constexpr int no_source = -1;
 inline int source_of(const Job& job, bool form_gram) {
     const Options& options = job.options;
-    const Family& family = job.family;
-    const int columns = job.columns + family.slack;
+    const Constraints& constraints = job.constraints;
+    const int columns = job.columns + constraints.slack;
     if (options.update != lsq::gram || !options.guarded || options.chain || job.pulse_length || columns == 0)
         return no_source;
-    if (family.gram) return columns <= gram_columns ? normal_equations : no_source;
+    if (constraints.gram) return columns <= gram_columns ? normal_equations : no_source;
     if (!shares_columns(job)) {
-        const bool plain = !family.summed && !family.penalized && !family.weights;
+        const bool plain = !constraints.summed && !constraints.penalized && !constraints.weights;
         return plain && columns <= min_of(max_tabled_columns, job.rows) ? own_matrix : no_source;
     }
-    const bool by_grid = family.rule == rule_gcv || family.rule == rule_lcurve;
+    const bool by_grid = constraints.rule == rule_gcv || constraints.rule == rule_lcurve;
     if (!form_gram || columns >= shared_columns || by_grid) return no_source;
-    return family.which ? some_matrices : one_matrix;
+    return constraints.which ? some_matrices : one_matrix;
 }
 
 }  // namespace small

@@ -1,29 +1,29 @@
 // The dual of a point of a small system, from tables or from A, and what it asks for.
 #pragma once
 
-#include "core/lsq/small/system.hpp"
+#include "core/lsq/small/start.hpp"
 
 SW_BEGIN
 namespace lsq {
 namespace small {
 
 template <class Kind, class Lanes>
-struct Dual : System<Kind, Lanes> {
-    using Base = System<Kind, Lanes>;
+struct Dual : Start<Kind, Lanes> {
+    using Base = Start<Kind, Lanes>;
     using Base::b_norm;
     using Base::c;
     using Base::chunk;
     using Base::count;
+    using Base::in_factor;
     using Base::job;
     using Base::lanes;
     using Base::n;
+    using Base::nonzero;
     using Base::nu;
     using Base::order;
     using Base::own_columns;
-    using Base::passive;
     using Base::products;
     using Base::squared_b;
-    using Base::support;
     using Base::w;
     using Base::width;
     using Base::x;
@@ -134,7 +134,7 @@ struct Dual : System<Kind, Lanes> {
         if constexpr (!Kind::bounded) return b_norm;
         double sum = 0;
         this->each_column([&](int j, int t) {
-            if ((support & ~passive) & bit_of(j)) sum += absolute(x[j]) * this->norm(j, t);
+            if ((nonzero & ~in_factor) & bit_of(j)) sum += absolute(x[j]) * this->norm(j, t);
         });
         return b_norm + lanes.sum(sum);
     }
@@ -151,7 +151,7 @@ struct Dual : System<Kind, Lanes> {
     // What a bound sum misses.
     SW_HD void find_deficit() {
         double reached = 0;
-        if (Lanes::has_sweeps && !support) {
+        if (Lanes::has_sweeps && !nonzero) {
             deficit = this->wanted;
             return;
         }
@@ -164,7 +164,7 @@ struct Dual : System<Kind, Lanes> {
 
     // Whether a column is out of the factor and may enter it; and all that are.
     SW_HD bool is_at_bound(int j) const { return out_of_factor() & bit_of(j); }
-    SW_HD uint64_t out_of_factor() const { return ~(passive | this->shut); }
+    SW_HD uint64_t out_of_factor() const { return ~(in_factor | this->excluded); }
 
     // The column with the largest score.
     SW_HD int find_top_column() const {
@@ -173,7 +173,7 @@ struct Dual : System<Kind, Lanes> {
     }
 
 private:
-    // Over all columns, for who has sweeps; what is kept of them ends in zeros.
+    // Over all columns, used by the SIMD (CPU) implementation; what is kept of them ends in zeros.
     SW_HD double inner(const double* a, const double* b) const { return lanes.inner(a, b, this->swept()); }
 
     SW_HD void table_by_lanes() {
@@ -196,9 +196,9 @@ private:
         if constexpr (Base::keeps_inverses)
             lanes.subtract_few(c, products.gram, products.stride, x, n, w);
         else if constexpr (Kind::shares)
-            lanes.subtract_rows(c, products.gram, products.stride, x, support, n, w);
+            lanes.subtract_rows(c, products.gram, products.stride, x, nonzero, n, w);
         else
-            lanes.subtract_rows(c, this->table, Kind::capacity, x, support, n, w);
+            lanes.subtract_rows(c, this->table, Kind::capacity, x, nonzero, n, w);
         if constexpr (Kind::penalized) {
             const double* diagonal = products.shared.penalty_diagonal;
             if (products.shared.penalty_gram)
@@ -238,7 +238,7 @@ private:
             for (int u = 0; u < chunk; ++u) {
                 const int j = base + u;
                 if constexpr (Kind::penalized) sum[u] -= j < n ? nu * penalty_product(j) : 0.0;
-                if (keeps_all || (passive & bit_of(j))) w[j] = sum[u];
+                if (keeps_all || (in_factor & bit_of(j))) w[j] = sum[u];
                 if constexpr (!Kind::summed) judge(j, j, sum[u]);
             }
         }
@@ -246,8 +246,11 @@ private:
 
     // |b - A x|^2, and A'(b - A x) in w, of a matrix of its own: one pass over A, a row a lane.
     SW_HD double residual_of_own_rows() {
-        typedef typename Kind::Scalar Scalar;
-        const Scalar *a = static_cast<const Scalar*>(job.a) + this->system * job.a_stride, *b = this->b();
+        const auto own_rows = [&](const auto* a) { return residual_of_own_rows(a, this->b()); };
+        return this->numbers.with(this->numbers.after(job.a, this->system * job.a_stride), own_rows);
+    }
+    template <class Scalar>
+    SW_HD double residual_of_own_rows(const Scalar* a, const void* b) {
         if constexpr (Lanes::has_sweeps)
             return lanes.residual_of_own(a, job.row_stride, b, job.rows, n, x, w);
         double own[max_tabled_columns], sum[max_tabled_columns], square = 0;
@@ -260,7 +263,7 @@ private:
         for (int i = lanes.lane(); i < job.rows; i += width) {
             Scalar entry[max_tabled_columns];
             const Scalar* row = a + i * job.row_stride;
-            double r = double(b[i]);
+            double r = this->numbers.read(b, i);
             SW_UNROLL
             for (int j = 0; j < max_tabled_columns; ++j) entry[j] = j < n ? row[j] : Scalar(0);
             SW_UNROLL
@@ -317,15 +320,15 @@ private:
         if constexpr (Lanes::has_sweeps) {
             const auto judged =
                 lanes.template judge<Kind::bounded>(w, this->inverse_norms(), x, norms(), out_of_factor(),
-                                                    this->at_upper, passive, this->swept(), scores);
+                                                    this->at_upper, in_factor, this->swept(), scores);
             top = judged.top;
             steepest = judged.slope;
             sizes = judged.sizes;
         } else {
             this->each_column([&](int j, int t) {
-                if (passive & bit_of(j))
+                if (in_factor & bit_of(j))
                     steepest = max_of(steepest, absolute(w[j]) * this->inverse_norm(j, t));
-                if (support & bit_of(j)) sizes += absolute(x[j]) * this->norm(j, t);
+                if (nonzero & bit_of(j)) sizes += absolute(x[j]) * this->norm(j, t);
             });
         }
         slope = lanes.most(steepest);
@@ -339,19 +342,19 @@ private:
         double along = 0, square = 0;
         find_deficit();
         if constexpr (Base::keeps_inverses) {
-            if (lanes.kept->outside[passive] > 0) {
-                multiplier = inner(lanes.kept->of(passive).multiplier, w);
+            if (lanes.kept->outside[in_factor] > 0) {
+                multiplier = inner(lanes.kept->of(in_factor).multiplier, w);
                 return add_multiplier();
             }
         }
         if constexpr (Base::keeps_sum) {
             const double* s = products.sum->coefficients;
-            along = lanes.inner_of_set(s, w, passive, this->swept());
-            square = lanes.inner_of_set(s, s, passive, this->swept());
+            along = lanes.inner_of_set(s, w, in_factor, this->swept());
+            square = lanes.inner_of_set(s, s, in_factor, this->swept());
         } else {
             this->each_column([&](int j, int) {
                 const double s = this->coefficient(j);
-                if (!(passive & bit_of(j))) return;
+                if (!(in_factor & bit_of(j))) return;
                 along += s * w[j];
                 square += s * s;
             });

@@ -15,11 +15,11 @@ struct Factor : Dual<Kind, Lanes> {
     using Base = Dual<Kind, Lanes>;
     using Base::count;
     using Base::deficit;
+    using Base::in_factor;
     using Base::keeps_inverses;
     using Base::lanes;
     using Base::order;
     using Base::own_positions;
-    using Base::passive;
     using Base::w;
     using Base::width;
 
@@ -38,7 +38,7 @@ struct Factor : Dual<Kind, Lanes> {
     // The same; false also where a column's part outside the others is less than `least` of its square.
     SW_HD bool complete_factor(double least) {
         if constexpr (keeps_inverses) {
-            double& outside = lanes.kept->outside[passive];
+            double& outside = lanes.kept->outside[in_factor];
             if (outside == 0) outside = find_inverse();
             return outside > least;
         } else {
@@ -50,7 +50,7 @@ struct Factor : Dual<Kind, Lanes> {
     // with s'step = what the sum misses.
     SW_HD void solve(double left, uint64_t entered) {
         if constexpr (keeps_inverses) {
-            const auto& kept = lanes.kept->of(passive);
+            const auto& kept = lanes.kept->of(in_factor);
             lanes.template solve_by<Kind::summed>(kept, w, entered, this->n, deficit, left, step);
             return;
         }
@@ -77,7 +77,7 @@ struct Factor : Dual<Kind, Lanes> {
     // general_answer.hpp.
     SW_HD double decrement() {
         if constexpr (keeps_inverses) {
-            const auto& inverse = lanes.kept->of(passive).inverse;
+            const auto& inverse = lanes.kept->of(in_factor).inverse;
             double square = 0;
             this->each_in_factor([&](int i, int) {
                 this->each_in_factor([&](int j, int) { square += this->w[i] * inverse[i][j] * this->w[j]; });
@@ -93,7 +93,8 @@ struct Factor : Dual<Kind, Lanes> {
     // = L^-T (E - E v v'E / v'E v) L^-1, E = D^-1, v = L^-1 s, it is e_p'M A_P'A_P M e_p: M_pp without a
     // penalty.
     SW_HD double variance_at(int position) {
-        if constexpr (keeps_inverses) return max_of(0.0, lanes.kept->of(passive).inverse[position][position]);
+        if constexpr (keeps_inverses)
+            return max_of(0.0, lanes.kept->of(in_factor).inverse[position][position]);
         this->each_position(count, [&](int p, int t) { step[t] = p == position; });
         double square = square_in_factor();
         if constexpr (Kind::penalized) {
@@ -111,7 +112,7 @@ struct Factor : Dual<Kind, Lanes> {
     }
 
     SW_HD bool has_weak_pivot() const {
-        if constexpr (keeps_inverses) return lanes.kept->outside[passive] < weak_pivot;
+        if constexpr (keeps_inverses) return lanes.kept->outside[in_factor] < weak_pivot;
         bool weak = false;
         this->each_in_factor(
             [&](int j, int t) { weak = weak || inverse_pivot[t] * this->product(j, j) > 1 / weak_pivot; });
@@ -209,11 +210,11 @@ private:
     // a bound sum, what changes that sum by one, and what its multiplier is of duals. Returns the smallest
     // part of a column's square outside those before it.
     SW_HD double find_inverse() {
-        auto& kept = lanes.kept->of(passive);
+        auto& kept = lanes.kept->of(in_factor);
         kept = {};
         if constexpr (Kind::summed) find_multiplier(kept.multiplier);
         int place = 0;
-        for (uint64_t rest = passive; rest; rest &= rest - 1) order[place++] = lowest_of(rest);
+        for (uint64_t rest = in_factor; rest; rest &= rest - 1) order[place++] = lowest_of(rest);
         factored = 0;
         double outside = nothing_outside;
         if (complete_rows(0)) {

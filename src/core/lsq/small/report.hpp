@@ -17,7 +17,7 @@ SW_HD auto is_in_range(Number squared_b) {
 // What violations are relative to, where |b| + sum |a_j x_j| is `size`.
 template <class Number>
 SW_HD Number measure_of(const Job& job, Number b_norm, Number size) {
-    return is_relative_to_b(job.family) ? b_norm : size;
+    return is_relative_to_b(job.constraints) ? b_norm : size;
 }
 
 // What rounding, or the caller, leaves of duals over their norms.

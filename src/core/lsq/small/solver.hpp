@@ -2,64 +2,48 @@
 // equations, certified from A. What asks for more care than that is left to the solver for all sizes.
 #pragma once
 
-#include "core/lsq/level.hpp"
-#include "core/lsq/small/answer.hpp"
+#include "core/lsq/small/search.hpp"
 
 SW_BEGIN
 namespace lsq {
 namespace small {
 
-// A search for lambda, where there may be one: else nothing that a system would begin with.
-template <bool penalized>
-struct Searching {
-    LevelSearch along;
-};
-template <>
-struct Searching<false> {};
-
 template <class Kind, class Lanes>
-struct Solver : Answer<Kind, Lanes>, private Searching<Kind::penalized> {
-    using Base = Answer<Kind, Lanes>;
-    typedef typename Kind::Scalar Scalar;
-    using Base::at_end;
-    using Base::b_norm;
+struct Solver : Search<Kind, Lanes> {
+    using Base = Search<Kind, Lanes>;
     using Base::count;
-    using Base::evaluations;
     using Base::from_table;
+    using Base::in_factor;
     using Base::job;
     using Base::lanes;
     using Base::n;
     using Base::nu;
-    using Base::order;
-    using Base::passive;
+    using Base::numbers;
+    using Base::settled;
     using Base::size;
     using Base::slack;
     using Base::slope;
     using Base::squared_fit;
     using Base::system;
     using Base::top;
-    using Base::unpenalized;
+    using Base::trusting;
     using Base::w;
     using Base::width;
     using Base::x;
-
-    bool settled = true;    // x is a solution on the columns in the factor, but for rounding
-    bool trusting = false;  // with a lambda that is only tried, tables will do
-    double level = 0;       // what phi has to be
 
     SW_HD Solver(const Job& job, int64_t system, const Products& products, const Lanes& lanes,
                  Store<Kind, width>& store)
         : Base(job, system, products, lanes, store) {}
 
-    // After start(), go_on() as long as it says so, then finish(): threads of a warp, a system each, take
-    // their steps together. False of finish(): the solver for all sizes has to see to it.
-    SW_HD bool start() {
-        const Family& family = job.family;
-        if (Kind::penalized && family.rule == rule_given) {
-            const double lam = family.lam[system * family.lam_stride];
+    // After begin(), iterate() as long as it says so, then certify(): threads of a warp, a system each, take
+    // their steps together. False of certify(): the solver for all sizes has to see to it.
+    SW_HD bool begin() {
+        const Constraints& constraints = job.constraints;
+        if (Kind::penalized && constraints.rule == rule_given) {
+            const double lam = constraints.lam[system * constraints.lam_stride];
             nu = lam * lam;
         }
-        if (!this->begin()) return false;
+        if (!this->read()) return false;
         this->passes = 1;
         if constexpr (Kind::summed)
             if (!this->has_sum()) return false;
@@ -68,7 +52,7 @@ struct Solver : Answer<Kind, Lanes>, private Searching<Kind::penalized> {
             n <= guessed_columns && Kind::source != normal_equations && !job.warm_values && !job.warm_marks;
         settled = guesses && take_guess();
         if constexpr (Kind::summed) {
-            if (!settled && !(bends && count > 0)) {
+            if (!settled && !(projects && count > 0)) {
                 if (!this->fill_up()) return false;
                 if (guesses) enter_all();
             }
@@ -81,19 +65,19 @@ struct Solver : Answer<Kind, Lanes>, private Searching<Kind::penalized> {
     }
 
     // A dual and a solution, or one of them.
-    SW_HD bool go_on() {
+    SW_HD bool iterate() {
         if (--turns_left < 0) return false;
         if (!this->on_the_way) {
             const Verdict verdict = judge_point();
-            if (verdict == Verdict::look_again) return true;
-            if (verdict == Verdict::leave) return false;
+            if (verdict == Verdict::recompute_from_A) return true;
+            if (verdict == Verdict::hand_over) return false;
             if (verdict == Verdict::optimal) {
                 if constexpr (Kind::penalized) {
-                    if (job.family.rule != rule_given && next_lambda()) {
+                    if (job.constraints.rule != rule_given && this->next_lambda()) {
                         begin_set();
                         return true;
                     }
-                    if (misses_level()) return false;
+                    if (this->misses_level()) return false;
                 }
                 solved = true;
                 return false;
@@ -108,46 +92,45 @@ struct Solver : Answer<Kind, Lanes>, private Searching<Kind::penalized> {
         static_assert(Base::sweeps_signs);
         if constexpr (Base::keeps_sum)
             if (!(this->products.sum->weight > 0)) this->keep_sum(*this->products.sum);
-        this->shut = ~(bit_of(n) - 1);
+        this->excluded = ~(bit_of(n) - 1);
         if ((Base::keeps_sum ? this->products.sum->nothing : this->products.nothing) || !enter_all())
             return false;
         this->solves = this->passes = 1;
         return true;
     }
 
-    SW_HD bool finish() {
+    SW_HD bool certify() {
         if (!solved) return false;
         if constexpr (Kind::summed)
             if (!this->mend_sum()) return false;
-        if constexpr (sizeof(Scalar) < sizeof(double)) this->round_answer();
+        if (numbers.rounds) this->round_answer();
         return is_finite(squared_fit) && this->answer();
     }
 
 private:
-    enum class Verdict { optimal, leave, look_again, step };
+    enum class Verdict { optimal, hand_over, recompute_from_A, step };
     bool solved = false;
     int refinements = 0, looks = 0, limit = 0;
-    bool unfit = false;  // of a search for lambda
     int turns_left = 0;  // with this lambda: few of them solve nothing
-    // Bent steps that there may be; after them every step ends where a bound is met, so that nothing goes to
-    // and fro.
-    int bends_left = 0;
+    // Projected steps that there may be; after them every step ends where a bound is met, so that nothing
+    // goes to and fro.
+    int projections_left = 0;
 
     SW_HD void begin_set() {
         refinements = looks = 0;
-        bends_left = 6;
+        projections_left = 6;
         limit = min_of(job.options.max_solves, this->solves + 5 * n + 50);
         turns_left = 2 * (limit - this->solves) + max_idle_turns;
     }
 
     SW_HD Verdict judge_point() {
-        // (The step after a bent one is none of refinement.)
-        bool bent = false;
+        // (The step after a projected one is none of refinement.)
+        bool was_projected = false;
         if constexpr (Lanes::has_sweeps) {
-            if (this->bent) {
-                bent = true;
-                settled = this->bent = false;
-                --bends_left;
+            if (this->was_projected) {
+                was_projected = true;
+                settled = this->was_projected = false;
+                --projections_left;
             }
         }
         // Where nothing can enter, and tables are not enough, A itself has the next word.
@@ -156,7 +139,7 @@ private:
         // (All threads of a warp judge: few of them would be ready to leave it out.)
         if (Lanes::has_sweeps && from_table && !settled && count > 0) {
             this->template dual_from_table<false>();
-            refinements += !bent;
+            refinements += !was_projected;
             settled = true;
             this->set_out(0, this->none);
             return Verdict::step;
@@ -173,28 +156,28 @@ private:
         double inward = 0;
         uint64_t entering = this->none;
         if (refines) {
-            refinements += !bent;
+            refinements += !was_projected;
         } else if (nothing_left) {
             if (trusting) return Verdict::optimal;
             const bool at_rest = !steep || (refinements >= 3 && (Kind::source == normal_equations ||
                                                                  (Kind::summed && slope <= 256 * slack)));
             if (!from_table)
-                return at_rest && !this->rounding_hides_a_dual() ? Verdict::optimal : Verdict::leave;
+                return at_rest && !this->rounding_hides_a_dual() ? Verdict::optimal : Verdict::hand_over;
             if (at_rest && is_certain()) return Verdict::optimal;
             from_table = false;
             refinements = 0;
-            return Verdict::look_again;
+            return Verdict::recompute_from_A;
         } else {
             // (A dual that is not a number is none of these.)
             if (!(top > slack) || count == Kind::positions || (!from_table && ++looks > 4))
-                return Verdict::leave;
+                return Verdict::hand_over;
             uint64_t columns = this->none;
             if constexpr (Lanes::has_sweeps && !Kind::summed) columns = damped_columns_at_peaks();
             if (columns) {
                 entering = columns;
                 this->enter_some(columns);
                 this->count_insertions(bits_in(columns));
-                this->may_bend = bends_left > 0;
+                this->may_project = projections_left > 0;
             } else {
                 const int j = this->find_top_column();
                 inward = this->at_upper & bit_of(j) ? -1.0 : 1.0;
@@ -232,7 +215,7 @@ private:
         const auto found = lanes.find_peaks(max_of(0.05 * top, slack), this->scores, this->swept());
         for (uint64_t rest = found.peaks; rest; rest &= rest - 1)
             if (!is_damped(lowest_of(rest))) return 0;
-        const uint64_t near = passive | found.peaks,
+        const uint64_t near = in_factor | found.peaks,
                        columns = found.above & (found.peaks | near << 1 | near >> 1);
         return count + bits_in(columns) <= Kind::positions ? columns : 0;
     }
@@ -244,8 +227,7 @@ private:
             this->fit_from_table();
             if (!is_large(squared_fit, size) && !has_duals_of_small_fit()) return false;
             if (this->rounding_hides_a_dual() || (Kind::shares && this->has_weak_pivot())) return false;
-            if constexpr (sizeof(Scalar) == sizeof(double))
-                this->finish_fit();  // (of others when x is rounded)
+            if (!numbers.rounds) this->finish_fit();  // (of others when x is rounded)
             return true;
         }
         return false;
@@ -260,7 +242,7 @@ private:
     // The columns that a start says are between their bounds enter at once, at its values where it has some.
     SW_HD void take_start() {
         const int64_t row = system * job.warm_stride;
-        const Scalar* values = job.warm_values ? static_cast<const Scalar*>(job.warm_values) + row : nullptr;
+        const void* values = job.warm_values ? numbers.after(job.warm_values, row) : nullptr;
         const uint8_t* marks = job.warm_marks ? job.warm_marks + row : nullptr;
         if (!values && !marks) return;
         for (int j = 0; j < n; ++j) {
@@ -269,9 +251,9 @@ private:
             int said = 0;  // -1 at the lower bound, 1 at the upper, 0 between
             double value = x[j];
             if (values) {
-                value = this->in_units_of(j, double(values[j]));
+                value = this->in_units_of(j, numbers.read(values, j));
                 said = !(value > low) ? -1 : !(value < high) ? 1 : 0;
-            } else if (job.family.has_states) {
+            } else if (job.constraints.has_states) {
                 said = static_cast<int8_t>(marks[j]) == 2 ? -1 : static_cast<int8_t>(marks[j]);
             } else {
                 said = marks[j] ? 0 : -1;
@@ -289,134 +271,50 @@ private:
 
     // Whether a guess may keep some of the columns alone. (It misses a bound sum then, until all of a step is
     // taken.)
-    static constexpr bool bends = !Kind::summed || !Kind::bounded;
+    static constexpr bool projects = !Kind::summed || !Kind::bounded;
 
     // A first guess of the columns between their bounds: those that the solution without bounds has there.
     // True where x is the solution on the columns in the factor then.
     SW_HD bool take_guess() {
         const int before = count;
-        const uint64_t at_upper = this->at_upper, passive = this->passive;
+        const uint64_t at_upper = this->at_upper, in_factor = this->in_factor;
         if (!enter_all()) return false;
         const int all = count;
         if constexpr (Base::sweeps_signs) {
             if (this->products.guess && this->products.guess->is_positive) {
                 ++this->solves;
-                this->support = this->passive;
+                this->nonzero = this->in_factor;
                 return true;
             }
         }
         if (!Base::sweeps_signs || !this->products.guess) this->template dual_from_table<false>();
-        if constexpr (!bends) {
+        if constexpr (!projects) {
             if (this->go_freely()) return true;
-            leave_again(before, passive, at_upper);
+            leave_again(before, in_factor, at_upper);
             return false;
         }
-        this->bend();
+        this->projected_step();
         return count == all;
     }
 
     // Puts all columns at bounds into the factor, unless one nearly depends on the others.
     SW_HD bool enter_all() {
         const int before = count;
-        const uint64_t at_upper = this->at_upper, passive = this->passive;
+        const uint64_t at_upper = this->at_upper, in_factor = this->in_factor;
         this->enter_some(this->out_of_factor());
         if (!this->complete_factor(max_of(weak_pivot, smallest_pivot<Kind>(n)))) {
-            leave_again(before, passive, at_upper);
+            leave_again(before, in_factor, at_upper);
             return false;
         }
         this->count_insertions(count - before);
         return true;
     }
 
-    SW_HD void leave_again(int before, uint64_t passive, uint64_t at_upper) {
+    SW_HD void leave_again(int before, uint64_t in_factor, uint64_t at_upper) {
         this->factored = min_of(this->factored, before);
         this->at_upper = at_upper;
-        this->passive = passive;
+        this->in_factor = in_factor;
         count = before;
-    }
-
-    // phi = T, with T a multiple of phi at nu = 0, or what the noise makes of it. False where there is no
-    // other lambda to solve with; the last is solved with twice, the second time from A.
-    SW_HD bool next_lambda() {
-        const Family& family = job.family;
-        if (evaluations > 0 && !trusting) return false;
-        if (evaluations == 0) {
-            unpenalized = squared_fit;
-            level = family.chi2 * unpenalized;
-            if (family.rule == rule_discrepancy) {
-                const double noise = family.noise[system * family.noise_stride];
-                level = min_of(job.rows * noise * noise, LevelSearch::highest);
-            }
-            const double rounding = job.options.rounding * b_norm;
-            // (Of a fit to rounding a factor is one of rounding; noise that is given is not.)
-            const bool nothing_left = family.rule == rule_chi2 && unpenalized <= rounding * rounding;
-            const bool is_zero = count == 0 && !this->support;
-            if (!(level > unpenalized) || nothing_left || is_zero) {
-                at_end = -1;
-                return false;
-            }
-            const double unit = trace_ratio(), q = curvature_of_path();
-            if (!(unit > 1e-250 && unit < 1e250)) {  // squares beyond the range of numbers
-                unfit = true;
-                return false;
-            }
-            this->along = LevelSearch(unit, max_of(0.5 * logarithm(q > 0 ? (level - unpenalized) / q : unit),
-                                                   logarithm(1e-7 * unit)));
-            trusting = true;
-        } else {
-            squared_fit = this->template residual_of_rows<false>(true);
-            const double missing = level - unpenalized;
-            const bool met = absolute(squared_fit - level) <= LevelSearch::tolerance * missing;
-            if (met || evaluations == LevelSearch::max_steps ||
-                !this->along.next(squared_fit - unpenalized, 2 * nu * nu * curvature_of_path(), missing)) {
-                at_end = met ? 0 : this->along.at_end;
-                trusting = false;
-                find_norms_again();
-                return true;
-            }
-        }
-        ++evaluations;
-        nu = exponential(this->along.s);
-        this->factored = 0;
-        settled = count == 0;
-        from_table = true;
-        return true;
-    }
-
-    // Whether a level that was found with tables is missed by what A made of the point, or none was looked
-    // for.
-    SW_HD bool misses_level() const {
-        if (unfit) return true;
-        if (evaluations == 0 || at_end != 0) return false;
-        return absolute(squared_fit - level) > 10 * LevelSearch::tolerance * (level - unpenalized);
-    }
-
-    // (Where lambda is only tried those without it will do.)
-    SW_HD void find_norms_again() {
-        this->find_norms();
-        this->has_norms = false;
-    }
-
-    // tr A'A / tr L'L over the columns that take part: where both terms count alike.
-    SW_HD double trace_ratio() const {
-        double a = 0, l = 0;
-        this->each_column([&](int j, int) {
-            const double scale = this->scale(j);
-            if (this->is_masked(j) || !(scale > 0)) return;
-            if (this->shut & bit_of(j) && Kind::bounded) return;
-            a += this->gram(j, j) / (scale * scale);
-            l += this->penalty(j, j) / (scale * scale);
-        });
-        a = lanes.sum(a);
-        l = lanes.sum(l);
-        return a > 0 && l > 0 ? a / l : 1.0;
-    }
-
-    // q of search.hpp: (L'L x)_P' B^-1 (L'L x)_P
-    SW_HD double curvature_of_path() {
-        if (!this->complete_factor()) return 0;
-        this->each_position(count, [&](int p, int t) { this->step[t] = this->penalty_product(order[p]); });
-        return this->square_in_factor();
     }
 };
 

@@ -14,11 +14,11 @@ struct Steps : Factor<Kind, Lanes> {
     using Base::at_upper;
     using Base::count;
     using Base::factored;
+    using Base::in_factor;
     using Base::keeps_inverses;
     using Base::lanes;
     using Base::order;
     using Base::own_positions;
-    using Base::passive;
     using Base::step;
     using Base::sweeps_signs;
     using Base::width;
@@ -40,9 +40,9 @@ struct Steps : Factor<Kind, Lanes> {
     // that a step of refinement sees to; else none.
     static constexpr uint64_t none = 0;
     uint64_t entered = none;
-    // Whether the next step may be bent: all of it is taken, and what would be beyond a bound is at that
-    // bound, so that x is no solution; and whether the last one was.
-    bool may_bend = false, bent = false;
+    // Whether the next step may be a projected one: all of it is taken, and what would be beyond a bound is
+    // at that bound, so that x is no solution; and whether the last one was.
+    bool may_project = false, was_projected = false;
 
     SW_HD void set_out(double towards, uint64_t columns) {
         on_the_way = true;
@@ -55,8 +55,8 @@ struct Steps : Factor<Kind, Lanes> {
     // another solver has to see to it.
     SW_HD bool advance(int max_solves) {
         if (solves >= max_solves || !this->complete_factor()) return false;
-        const bool bends = Lanes::has_sweeps && may_bend;
-        may_bend = false;
+        const bool projects = Lanes::has_sweeps && may_project;
+        may_project = false;
         ++solves;
         this->solve(left, entered);
         if (inward != 0) {
@@ -73,9 +73,9 @@ struct Steps : Factor<Kind, Lanes> {
             on_the_way = false;
             return true;
         }
-        if (bends) {
+        if (projects) {
             on_the_way = false;
-            bent = true;
+            was_projected = true;
             return walk(1);
         }
         alpha = min_of(lanes.least(alpha), 1.0);
@@ -97,15 +97,15 @@ struct Steps : Factor<Kind, Lanes> {
 
     // To the solution on the columns in the factor, with what is beyond a bound at that bound, where it
     // leaves.
-    SW_HD void bend() {
+    SW_HD void projected_step() {
         ++solves;
         if constexpr (sweeps_signs) {
             if (this->products.guess)  // which x is already
                 for (int j = 0; j < kept_columns; ++j) step[j] = 0;
             else
                 this->solve(1, none);
-            const uint64_t gone = lanes.bend(x, step, passive);
-            this->support |= passive;
+            const uint64_t gone = lanes.projected_step(x, step, in_factor);
+            this->nonzero |= in_factor;
             if (gone) leave(gone, 0, gone);
             return;
         }
@@ -127,14 +127,14 @@ private:
         else
             this->each_in_factor([&](int j, int t) { x[j] += step[t]; });
         lanes.sync();
-        this->support |= passive;
+        this->nonzero |= in_factor;
     }
 
     // How much of a step bounds allow; infinite where it is more than all of it.
     SW_HD double room_in_bounds() const {
         double alpha = double_infinity;
         if constexpr (sweeps_signs) {
-            for (uint64_t rest = lanes.not_above_zero(x, step) & passive; rest; rest &= rest - 1)
+            for (uint64_t rest = lanes.not_above_zero(x, step) & in_factor; rest; rest &= rest - 1)
                 alpha = min_of(alpha, room(lowest_of(rest), step[lowest_of(rest)]));
         } else {
             this->each_in_factor([&](int j, int t) { alpha = min_of(alpha, room(j, step[t])); });
@@ -166,7 +166,7 @@ private:
             const int p = begin + lanes.lane(), j = p < count ? order[p] : 0;
             bool stays = false;
             if (p < count) {
-                const int met = moves(j, alpha, by);
+                const int met = step_to_bound(j, alpha, by);
                 stays = met == 0;
                 if (x[j] == 0) zero |= bit_of(j);
                 if (!stays) gone |= bit_of(j), places |= bit_of(p);
@@ -197,7 +197,8 @@ private:
     SW_HD bool walk_to_zero(double alpha) {
         const int before = count, rows = factored;
         uint64_t places = 0, gone = 0;
-        for (int p = 0; p < before; ++p) places |= uint64_t(moves(order[p], alpha, step[p]) != 0) << p;
+        for (int p = 0; p < before; ++p)
+            places |= uint64_t(step_to_bound(order[p], alpha, step[p]) != 0) << p;
         const int first = places ? lowest_of(places) : before;
         int stay = first;
         for (int p = first; p < before; ++p) {
@@ -219,7 +220,7 @@ private:
     SW_HD bool walk_by_columns(double alpha) {
         uint64_t gone = 0, up = 0, zero = 0;
         this->each_in_factor([&](int j, int t) {
-            const int met = moves(j, alpha, step[t]);
+            const int met = step_to_bound(j, alpha, step[t]);
             if (x[j] == 0) zero |= bit_of(j);
             if (met != 0) gone |= bit_of(j);
             if (met > 0) up |= bit_of(j);
@@ -229,13 +230,13 @@ private:
     }
 
     SW_HD void leave(uint64_t gone, uint64_t up, uint64_t zero) {
-        const unsigned out = static_cast<unsigned>(gone), in = static_cast<unsigned>(passive);
+        const unsigned out = static_cast<unsigned>(gone), in = static_cast<unsigned>(in_factor);
         removals += bits_in(out);
         depart(gone, up, zero, bits_in(in & ((out & -out) - 1)), bits_in(in & ~out));
     }
 
     // Moves x_j by alpha of its step, to a bound where it meets one: 1 the upper, -1 the lower, 0 none.
-    SW_HD int moves(int j, double alpha, double by) {
+    SW_HD int step_to_bound(int j, double alpha, double by) {
         const double moved = x[j] + alpha * by, low = this->lower(j), high = this->upper(j);
         if constexpr (Lanes::has_sweeps && !Kind::bounded) {
             // (What would be above zero after all of the step has more room than that.)
@@ -253,8 +254,8 @@ private:
     // The columns that are gone, some to their upper bounds, and all whose x is zero now; of `stay` that stay
     // those from place `first` on have others than before them.
     SW_HD void depart(uint64_t gone, uint64_t up, uint64_t zero, int first, int stay) {
-        this->support = (this->support | passive) & ~zero;
-        passive &= ~gone;
+        this->nonzero = (this->nonzero | in_factor) & ~zero;
+        in_factor &= ~gone;
         at_upper = (at_upper & ~gone) | up;
         costs[2] += max_of(0, stay - first);
         if (stay > first) costs[3] += flops_before(stay) - flops_before(first);

@@ -11,10 +11,10 @@ template <class Kind, class Lanes>
 struct Sums : Steps<Kind, Lanes> {
     using Base = Steps<Kind, Lanes>;
     using Base::count;
+    using Base::in_factor;
     using Base::job;
     using Base::lanes;
     using Base::n;
-    using Base::passive;
     using Base::system;
     using Base::w;
     using Base::width;
@@ -62,11 +62,11 @@ struct Sums : Steps<Kind, Lanes> {
 
     // Whether some x within the bounds has the sum that is asked for, and how far x is from it.
     SW_HD bool has_sum() {
-        const Family& family = job.family;
-        const double low = family.sum_low[system * family.sum_stride],
-                     high = family.sum_high[system * family.sum_stride];
+        const Constraints& constraints = job.constraints;
+        const double low = constraints.sum_low[system * constraints.sum_stride],
+                     high = constraints.sum_high[system * constraints.sum_stride];
         this->wanted = missing = is_finite(high) ? high : is_finite(low) ? low : 0.0;
-        if constexpr (!Kind::bounded) return missing == 0 || (missing > 0 && ~this->shut);
+        if constexpr (!Kind::bounded) return missing == 0 || (missing > 0 && ~this->excluded);
         double lowest = 0, highest = 0, around = absolute(this->wanted);
         SW_ROLLED
         for (int j = 0; j < n; ++j) {
@@ -96,7 +96,7 @@ struct Sums : Steps<Kind, Lanes> {
             where = lanes.place_of_largest(x, this->products.sum->coefficients, highest);
         } else {
             SW_ROLLED
-            for (uint64_t columns = passive; columns; columns &= columns - 1) {
+            for (uint64_t columns = in_factor; columns; columns &= columns - 1) {
                 const int j = lowest_of(columns);
                 const double room =
                     min_of(this->upper(j) - x[j], x[j] - this->lower(j)) * this->coefficient(j);

@@ -43,9 +43,10 @@ enum Sum { no_sum, any_sum, given_sum };
 
 // What is compiled for: fewer than 64 columns, at most `capacity`, a slack column included; at most
 // `positions` of them in the factor.
-template <class Number, int from, bool has_bounds, int sum, bool has_penalty, int capacity_, int positions_>
+template <class NumberType, int from, bool has_bounds, int sum, bool has_penalty, int capacity_,
+          int positions_>
 struct Kind {
-    typedef Number Scalar;
+    typedef NumberType Numbers;  // the caller's
     static constexpr int source = from, capacity = capacity_, positions = positions_;
     static constexpr bool summed = sum != no_sum, has_slack = sum == any_sum, penalized = has_penalty;
     // Columns have bounds that are given; else theirs are 0 and infinity, and only a slack has others.
@@ -65,6 +66,8 @@ SW_HD double smallest_pivot(int columns) {
 
 // Below this part of the squared norm products have few digits of a pivot.
 constexpr double weak_pivot = 1e-8;
+// What a step may be longer than a factor with such a pivot says: products have lost its digits.
+constexpr double doubtful_pivots = 1e3;
 
 // With at most so many columns a start tries all of them.
 constexpr int guessed_columns = 16;
@@ -114,7 +117,8 @@ struct Products {
     int64_t linear_step = 1;
     double squared_b = 0;
     uint64_t nothing = 0;
-    const double* norm = nullptr;  // of columns, a whole number of eights, for who has sweeps
+    const double* norm =
+        nullptr;  // of columns, a whole number of eights, used by the SIMD (CPU) implementation
     KeptSum* sum = nullptr;
     Guess* guess = nullptr;  // of the system; or null
 };

@@ -5,6 +5,7 @@
 #include "core/lsq/frank_wolfe.hpp"
 #include "core/lsq/judge.hpp"
 #include "core/lsq/level.hpp"
+#include "core/lsq/numbers.hpp"
 #include "host/lsq/wide/system.hpp"
 
 namespace stepwell::wide {
@@ -30,28 +31,28 @@ bool solve_with(const System& system, double factor, const ActiveSet* near, Solu
 }
 
 bool finds_level(const NnlsJob& job) {
-    const int rule = job.family.general && job.family.penalized ? job.family.rule : 0;
+    const int rule = job.constraints.general && job.constraints.penalized ? job.constraints.rule : 0;
     return rule == lsq::rule_chi2 || rule == lsq::rule_discrepancy;
 }
 
 // lambda is such that the squared residual is what its rule says. False where that is not found.
 bool reach_level(const System& system, Solution& at) {
-    const NnlsFamily& family = system.job.family;
+    const NnlsConstraints& constraints = system.job.constraints;
     const auto phi = [&](const Solution& solution) { return square_of(system.residual(solution.set.x)); };
     Solution without;
     if (!solve_with(system, 0, &at.set, without)) return false;
     const double unpenalized = phi(without);
-    double level = family.chi2 * unpenalized;
-    if (family.rule == lsq::rule_discrepancy) {
+    double level = constraints.chi2 * unpenalized;
+    if (constraints.rule == lsq::rule_discrepancy) {
         const double noise =
-            std::ldexp(family.noise[system.system * family.noise_stride], -system.b_exponent);
+            std::ldexp(constraints.noise[system.system * constraints.noise_stride], -system.b_exponent);
         level = system.rows_that_count * noise * noise;
     }
-    family.unpenalized[system.system] = std::ldexp(unpenalized, 2 * system.b_exponent);
+    constraints.unpenalized[system.system] = std::ldexp(unpenalized, 2 * system.b_exponent);
     const double wanted = level - unpenalized;
     if (!(wanted > 0)) {
         at = without;
-        family.at_end[system.system] = -1;
+        constraints.at_end[system.system] = -1;
         return true;
     }
     const auto is_met = [&](double value) {
@@ -64,7 +65,7 @@ bool reach_level(const System& system, Solution& at) {
         if (!solve_with(system, std::exp(along.s), &near, at)) return false;
         if (is_met(phi(at))) return true;
         if (along.next(phi(at) - unpenalized, double_infinity, wanted)) continue;
-        family.at_end[system.system] = along.at_end;
+        constraints.at_end[system.system] = along.at_end;
         return true;
     }
     return true;
@@ -95,18 +96,18 @@ public:
             const bool between =
                 set_.place[j] == Place::free && double(x[j]) > s_.lower(j) && double(x[j]) < s_.upper(j);
             if (job.active) job.active[row + j] = between;
-            if (job.family.general)
-                job.family.state[row + j] = between || set_.place[j] == Place::free
-                                                ? state_of(j, double(x[j]))
-                                            : set_.place[j] == Place::fixed ? 2
-                                            : set_.place[j] == Place::upper ? 1
-                                                                            : -1;
+            if (job.constraints.general)
+                job.constraints.state[row + j] = between || set_.place[j] == Place::free
+                                                     ? state_of(j, double(x[j]))
+                                                 : set_.place[j] == Place::fixed ? 2
+                                                 : set_.place[j] == Place::upper ? 1
+                                                                                 : -1;
         }
         job.residual[s_.system] = std::ldexp(residual_, s_.b_exponent);
         job.violation[s_.system] = lsq::violation_of(job, measured_);
         job.status[s_.system] = lsq::converged;
         job.escalated[s_.system] = 1;
-        if (job.family.general) write_more(out, dual);
+        if (job.constraints.general) write_more(out, dual);
         return true;
     }
 
@@ -135,7 +136,7 @@ private:
         Wide sum;
         for (int j = 0; j < n_; ++j) {
             Wide w;
-            if (job.family.gram) {
+            if (job.constraints.gram) {
                 w = s_.linear[j];
                 for (int k = 0; k < n_; ++k) w -= s_.fit_gram[size_t(j) * n_ + k] * x[k];
             }
@@ -159,9 +160,9 @@ private:
             sum += Wide(s_.coefficient(j)) * Wide(double(given[j]));
             measured_.sum_size += s_.coefficient(j) * std::abs(double(given[j]));
         }
-        measured_.task = job.family.gram ? measured_.size : measured_.given + residual_;
+        measured_.task = job.constraints.gram ? measured_.size : measured_.given + residual_;
         if (summed) measure_sum(given, double(sum));
-        if (!summed && !job.family.gram && residual_ > s_.b_norm) {
+        if (!summed && !job.constraints.gram && residual_ > s_.b_norm) {
             double reach = 0;
             for (int j = 0; j < n_; ++j)
                 if (!s_.is_masked(j))
@@ -190,38 +191,41 @@ private:
                                          !out && x < double(Scalar(s_.upper(j))),
                                          !out && x > double(Scalar(s_.lower(j)))};
             },
-            lsq::allowed_shifts(sum, low, high, measured_.sum_size, multiplier_), shift);
+            lsq::allowed_shifts(sum, low, high, lsq::rounding_of_sum(s_.single) * measured_.sum_size,
+                                multiplier_),
+            shift);
         for (int j = 0; j < n_; ++j) dual_[j] += shift * double(set_.c[j]);
         multiplier_ += shift;
     }
 
     template <class Scalar>
     void write_more(const Scalar* x, const Scalar* dual) const {
-        const NnlsFamily& family = s_.job.family;
+        const NnlsConstraints& constraints = s_.job.constraints;
         const int64_t system = s_.system;
         const double multiplier = std::ldexp(multiplier_, s_.b_exponent - s_.sum_exponent);
-        family.multiplier[system] = multiplier;
-        family.equality_error[system] = measured_.sum_error;
-        if (family.summed && family.gap)
-            family.gap[system] =
-                lsq::frank_wolfe_gap(family, system, lsq::ascent_of(family, system, n_, x, dual, multiplier));
-        if (family.used_lam) {
+        constraints.multiplier[system] = multiplier;
+        constraints.equality_error[system] = measured_.sum_error;
+        if (constraints.summed && constraints.gap)
+            constraints.gap[system] = lsq::frank_wolfe_gap(
+                constraints, system,
+                lsq::ascent_of(lsq::NumbersOf<Scalar>(), constraints, system, n_, x, dual, multiplier));
+        if (constraints.used_lam) {
             const double lam = s_.lam() * std::sqrt(factor_);
-            family.used_lam[system] = lam;
-            family.fit[system] = std::ldexp(residual_ * residual_, 2 * s_.b_exponent);
-            family.seminorm[system] =
+            constraints.used_lam[system] = lam;
+            constraints.fit[system] = std::ldexp(residual_ * residual_, 2 * s_.b_exponent);
+            constraints.seminorm[system] =
                 s_.lam() > 0 ? std::ldexp(seminorm_, s_.b_exponent) / s_.lam() : norm_of_penalty(x);
-            family.passive[system] = static_cast<int32_t>(set_.columns.size()) - family.summed;
+            constraints.passive[system] = static_cast<int32_t>(set_.columns.size()) - constraints.summed;
         }
-        if (family.deviation) write_deviations(family.deviation + system * n_);
+        if (constraints.deviation) write_deviations(constraints.deviation + system * n_);
     }
 
     // |L x| where lambda is zero.
     template <class Scalar>
     double norm_of_penalty(const Scalar* x) const {
         double square = 0;
-        const NnlsFamily& family = s_.job.family;
-        for (int i = 0; i < (family.penalized ? family.penalty_rows : 0); ++i) {
+        const NnlsConstraints& constraints = s_.job.constraints;
+        for (int i = 0; i < (constraints.penalized ? constraints.penalty_rows : 0); ++i) {
             double entry = 0;
             for (int j = 0; j < n_; ++j) entry += s_.penalty(i, j) * double(x[j]);
             square += entry * entry;
@@ -255,7 +259,7 @@ bool solve(const NnlsJob& job, int64_t number, bool single, const double* a) {
     const System system(job, number, single, a);
     Solution solution;
     if (!solve_with(system, 1, nullptr, solution)) return false;
-    if (finds_level(job) && job.family.at_end[number] == 0 && system.lam() > 0 &&
+    if (finds_level(job) && job.constraints.at_end[number] == 0 && system.lam() > 0 &&
         !reach_level(system, solution))
         return false;
     Answer answer(system, solution);

@@ -31,18 +31,24 @@ Wide scaled_product(double a, double b, int exponent) {
 }  // namespace
 
 bool is_feasible(const NnlsJob& job) {
-    const int64_t rows = job.family.gram ? 1 : job.rows, n = job.columns;
-    const int64_t more = job.family.penalized ? job.family.penalty_rows : 0;
+    const int64_t rows = job.constraints.gram ? 1 : job.rows, n = job.columns;
+    const int64_t more = job.constraints.penalized ? job.constraints.penalty_rows : 0;
     return n <= 256 && (rows + more) * n * n <= int64_t(1) << 26;
 }
 
 System::System(const NnlsJob& job, int64_t system, bool single, const double* a)
-    : job(job), system(system), single(single), n(job.columns), rows(job.family.gram ? 0 : job.rows), a(a) {
-    const NnlsFamily& family = job.family;
-    if (!family.general)
+    : job(job),
+      system(system),
+      single(single),
+      n(job.columns),
+      rows(job.constraints.gram ? 0 : job.rows),
+      a(a) {
+    const NnlsConstraints& constraints = job.constraints;
+    if (!constraints.general)
         lam_ = job.options.damping;
-    else if (family.penalized)
-        lam_ = family.rule == 0 ? family.lam[system * family.lam_stride] : family.used_lam[system];
+    else if (constraints.penalized)
+        lam_ = constraints.rule == 0 ? constraints.lam[system * constraints.lam_stride]
+                                     : constraints.used_lam[system];
     find_exponents();
     read_rows();
     form_products();
@@ -50,23 +56,24 @@ System::System(const NnlsJob& job, int64_t system, bool single, const double* a)
 
 double System::lower(int j) const {
     if (is_masked(j)) return 0;
-    return job.family.general ? job.family.lower[system * job.family.lower_stride + j] : 0.0;
+    return job.constraints.general ? job.constraints.lower[system * job.constraints.lower_stride + j] : 0.0;
 }
 
 double System::upper(int j) const {
     if (is_masked(j)) return 0;
-    return job.family.general ? job.family.upper[system * job.family.upper_stride + j] : infinity;
+    return job.constraints.general ? job.constraints.upper[system * job.constraints.upper_stride + j]
+                                   : infinity;
 }
 
 bool System::is_masked(int j) const {
-    const NnlsFamily& family = job.family;
-    return family.general && family.mask && !family.mask[system * family.mask_stride + j];
+    const NnlsConstraints& constraints = job.constraints;
+    return constraints.general && constraints.mask && !constraints.mask[system * constraints.mask_stride + j];
 }
 
 double System::weight(int i) const {
-    const NnlsFamily& family = job.family;
-    if (!family.general || !family.weights) return 1;
-    const double own = family.weights[system * family.weights_stride + i];
+    const NnlsConstraints& constraints = job.constraints;
+    if (!constraints.general || !constraints.weights) return 1;
+    const double own = constraints.weights[system * constraints.weights_stride + i];
     return own > 0 ? own : 0.0;
 }
 
@@ -84,29 +91,29 @@ double System::start(int j) const {
 }
 
 double System::coefficient(int j) const {
-    return job.family.coefficients ? job.family.coefficients[j] : 1.0;
+    return job.constraints.coefficients ? job.constraints.coefficients[j] : 1.0;
 }
 
 double System::sum_low() const {
-    return job.family.sum_low[system * job.family.sum_stride];
+    return job.constraints.sum_low[system * job.constraints.sum_stride];
 }
 
 double System::sum_high() const {
-    return job.family.sum_high[system * job.family.sum_stride];
+    return job.constraints.sum_high[system * job.constraints.sum_stride];
 }
 
 int System::penalty_rows() const {
     if (!(lam() > 0)) return 0;
-    return job.family.general && job.family.penalty ? job.family.penalty_rows : n;
+    return job.constraints.general && job.constraints.penalty ? job.constraints.penalty_rows : n;
 }
 
 double System::penalty(int i, int j) const {
-    const bool given = job.family.general && job.family.penalty;
-    return given ? job.family.penalty[int64_t(i) * n + j] : i == j ? 1.0 : 0.0;
+    const bool given = job.constraints.general && job.constraints.penalty;
+    return given ? job.constraints.penalty[int64_t(i) * n + j] : i == j ? 1.0 : 0.0;
 }
 
 void System::find_exponents() {
-    const NnlsFamily& family = job.family;
+    const NnlsConstraints& constraints = job.constraints;
     exponents.assign(n, nothing);
     b_exponent = nothing;
     for (int i = 0; i < rows; ++i) {
@@ -120,8 +127,8 @@ void System::find_exponents() {
             if (entry != 0) exponents[j] = std::max(exponents[j], power + exponent_of(entry));
         }
     }
-    if (family.gram) {
-        const double* gram = family.gram + system * family.gram_stride;
+    if (constraints.gram) {
+        const double* gram = constraints.gram + system * constraints.gram_stride;
         for (int j = 0; j < n; ++j) {
             const double square = gram[int64_t(j) * n + j];
             if (square > 0) exponents[j] = (exponent_of(square) + 1) / 2;
@@ -131,8 +138,8 @@ void System::find_exponents() {
     for (int i = 0; i < penalty_rows(); ++i)
         for (int j = 0; j < n; ++j)
             if (penalty(i, j) != 0) exponents[j] = std::max(exponents[j], power + exponent_of(penalty(i, j)));
-    if (family.gram) {
-        const double* given = family.linear + system * family.linear_stride;
+    if (constraints.gram) {
+        const double* given = constraints.linear + system * constraints.linear_stride;
         for (int j = 0; j < n; ++j)
             if (given[j] != 0 && exponents[j] > nothing)
                 b_exponent = std::max(b_exponent, exponent_of(given[j]) - exponents[j]);
@@ -144,7 +151,7 @@ void System::find_exponents() {
             b_exponent = std::max(b_exponent, exponent_of(nearest) + exponents[j]);
     }
     if (b_exponent < nothing / 2) b_exponent = 0;
-    if (!(family.general && family.summed)) {
+    if (!(constraints.general && constraints.summed)) {
         for (int& exponent : exponents)
             if (exponent == nothing) exponent = 0;
         return;
@@ -177,7 +184,7 @@ void System::read_rows() {
 }
 
 void System::form_products() {
-    const NnlsFamily& family = job.family;
+    const NnlsConstraints& constraints = job.constraints;
     const auto gram_of = [this](const std::vector<Wide>& matrix, int count) {
         std::vector<Wide> out(size_t(n) * n);
         for (int i = 0; i < count; ++i) {
@@ -193,9 +200,9 @@ void System::form_products() {
     };
     linear.assign(n, Wide());
     penalty_gram = gram_of(L, penalty_rows());
-    if (family.gram) {
-        const double *gram = family.gram + system * family.gram_stride,
-                     *given = family.linear + system * family.linear_stride;
+    if (constraints.gram) {
+        const double *gram = constraints.gram + system * constraints.gram_stride,
+                     *given = constraints.linear + system * constraints.linear_stride;
         fit_gram.assign(size_t(n) * n, Wide());
         for (int j = 0; j < n; ++j) {
             linear[j] = std::ldexp(given[j], -exponents[j] - b_exponent);
@@ -204,8 +211,8 @@ void System::form_products() {
                 fit_gram[size_t(j) * n + k] =
                     std::ldexp(gram[int64_t(j) * n + k], -exponents[j] - exponents[k]);
         }
-        if (family.squared_b) {
-            const double square = family.squared_b[system * family.squared_b_stride];
+        if (constraints.squared_b) {
+            const double square = constraints.squared_b[system * constraints.squared_b_stride];
             if (square > 0) b_norm = std::ldexp(std::sqrt(square), -b_exponent);
         }
         return;
@@ -216,8 +223,8 @@ void System::form_products() {
 }
 
 ActiveSet System::problem(double factor) const {
-    const NnlsFamily& family = job.family;
-    const bool summed = family.general && family.summed;
+    const NnlsConstraints& constraints = job.constraints;
+    const bool summed = constraints.general && constraints.summed;
     const double low = summed ? sum_low() : 0.0, high = summed ? sum_high() : 0.0;
     // A range of the sum is one more column, of zeros, that takes what is between.
     const bool ranges = summed && low < high;
@@ -229,7 +236,7 @@ ActiveSet System::problem(double factor) const {
     set.lower.assign(set.n, 0.0);
     set.upper.assign(set.n, 0.0);
     set.b_norm = b_norm;
-    if (family.gram) set.dependence = lsq::dependent_below(n);
+    if (constraints.gram) set.dependence = lsq::dependent_below(n);
     for (int j = 0; j < n; ++j) {
         set.f[j] = linear[j];
         for (int k = 0; k < n; ++k) {

@@ -125,8 +125,9 @@ def choose_array(
             close = meant(name, shapes)
             raise Unreadable(f"{os.fspath(path)}: has no array {name!r}; it holds {listed(shapes)}{close}")
         return name
-    fit = {key: math.prod(shape) for key, shape in shapes.items() if len(shape) in axes and math.prod(shape) > 1}
-    folded = {key.lower(): key for key in fit}
+    sizes = {key: math.prod(shape) for key, shape in shapes.items() if len(shape) in axes}
+    fit = {key: size for key, size in sizes.items() if size > 1}
+    folded = {key.lower(): key for key in fit or sizes}  # one that is empty is told so by whoever wants it
     for word in usual:
         if word in folded:
             return folded[word]

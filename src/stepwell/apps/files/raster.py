@@ -12,11 +12,11 @@ import numpy as np
 
 from stepwell.apps.files import envi
 from stepwell.apps.files.foreign import made_elsewhere
-from stepwell.apps.files.packages import load_package
+from stepwell.apps.files.packages import ending_of, load_package
 from stepwell.common.files import Unreadable, damage_told, require_regular
 
-#: Drivers that are trusted with a file: each reads what lies in it and beside it, none what it points to.
-DRIVERS = ("GTiff", "JP2OpenJPEG", "ENVI", "HFA")
+#: Drivers by the ending of a name, ENVI's for all others: each reads what lies in a file, none what it points to.
+DRIVERS = {".tif": "GTiff", ".tiff": "GTiff", ".jp2": "JP2OpenJPEG", ".img": "HFA"}
 #: Tags of a band that hold its wavelength.
 _WAVELENGTH_TAGS = ("wavelength", "central_wavelength_nm", "central_wavelength_um", "centralwavelength")
 _IN_WORDS = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(nm|nanomet\w+|um|µm|μm|micromet\w+)", re.IGNORECASE)
@@ -55,14 +55,14 @@ class RasterInfo:
     scaled: bool
 
 
-def open_raster(path: str | os.PathLike[str]) -> Any:
-    """Open a raster; whatever is wrong with it is `Unreadable`."""
+def open_raster(path: str | os.PathLike[str], driver: str | None = None) -> Any:
+    """Open a raster, by default as its name says; whatever is wrong with it is `Unreadable`."""
     rasterio = load_package("rasterio", "geo", "a GeoTIFF")
     require_regular(path)
     with damage_told(path), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of an image that has no georeference
         try:
-            return rasterio.open(os.fspath(path), driver=list(DRIVERS))
+            return rasterio.open(os.fspath(path), driver=driver or DRIVERS.get(ending_of(path), "ENVI"))
         except rasterio.errors.RasterioError as error:
             raise Unreadable(f"{os.fspath(path)}: is no raster that rasterio reads: {error}") from error
 

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 
 from stepwell.apps.files.packages import require_package
 from stepwell.cli.inputs import file_trouble, place_options
-from stepwell.cli.output import Voice, output_options
+from stepwell.cli.output import Output, output_options
 from stepwell.cli.progress_bar import ProgressBar
 from stepwell.common.files import read_text
 
@@ -62,7 +62,7 @@ def read_sizes(ctx: click.Context, option: click.Parameter, value: str | None) -
 
 
 @contextmanager
-def slab_bar(voice: Voice, title: str) -> Iterator[Callable[[int, int], None]]:
+def slab_bar(voice: Output, title: str) -> Iterator[Callable[[int, int], None]]:
     """Show a bar to a person; an interrupt says what is kept and how to go on, with status 130."""
     columns = (
         TextColumn("{task.description}"),
@@ -102,7 +102,7 @@ def read_account(path: Path) -> dict[str, Any]:
         return account
 
 
-def record_run(voice: Voice, summary: dict[str, Any], **place: Any) -> None:
+def record_run(voice: Output, summary: dict[str, Any], **place: Any) -> None:
     """Write the JSON of the command from the account that a run has left beside its maps, and where it solved."""
     result = {name: value for name, value in summary.items() if name not in ("stepwell", "settings", "seconds")}
     voice.record(summary["settings"] | place, result, seconds={"total": summary["seconds"]})

@@ -17,6 +17,7 @@ import numpy as np
 from stepwell.apps.images.sources import Image
 from stepwell.common.array_files import map_array_file
 from stepwell.common.files import Unreadable, read_text, replacing, write_text
+from stepwell.common.logs import log
 
 #: Bytes that the voxels of one step, with what is made of them, may take.
 STEP_BYTES = 2**27
@@ -168,6 +169,7 @@ def fill(
         stop = min(work.slabs, start + step)
         if not work.is_done(start, stop):
             work.put(image.axis, start, stop, make(image.read(start, stop), start, stop))
+            log.info("%s: %d of %d slabs are done", image.path, stop, work.slabs)
         if progress is not None:
             progress(stop, work.slabs)
 

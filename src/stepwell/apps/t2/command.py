@@ -32,7 +32,7 @@ from stepwell.cli.inputs import (
     usage_errors,
     writing_trouble,
 )
-from stepwell.cli.output import Voice
+from stepwell.cli.output import Output
 from stepwell.common.checks import meant, require
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -61,6 +61,7 @@ SYNTHETIC_TE = 0.010
               show_default=True, help="Refocusing angles that are tried: first, last, how many.")  # fmt: skip
 @click.option("--flip", type=_POSITIVE, help="The refocusing angle in degrees, if it is known.")
 @click.option("--b1", type=_FILE, help="Map of relative flip angles (or degrees), instead of a search.")
+@click.option("--labels", type=_FILE, help="Regions as whole numbers: means of every map there go to regions.csv.")
 @click.option("--lam", default="chi2", show_default=True, help="λ, or its rule: chi2, gcv, lcurve, discrepancy.")
 @click.option("--chi2", type=FiniteRange(min=1, min_open=True), default=1.02, show_default=True,
               help="Factor of the rule chi2.")  # fmt: skip
@@ -88,6 +89,7 @@ def command(
     angles: tuple[float, float, int],
     flip: float | None,
     b1: Path | None,
+    labels: Path | None,
     lam: str,
     distribution: bool,
     errors: bool,
@@ -104,15 +106,16 @@ def command(
     device: str,
     threads: int | None,
     memory: int,
-    voice: Voice,
+    voice: Output,
     **options: Any,
 ) -> None:
     """Map T2 distributions, myelin water and more from multi-echo spin-echo MRI.
 
     IMAGE has four axes, the echo last: NIfTI (.nii, .nii.gz), .npy, .npz, or MATLAB (.mat). Times are in seconds.
     OUTPUT gets one file per map, named as in other programs (sfr, also written as mwf, is the myelin water fraction),
-    t2map.json and maps.png. The excitation pulse is taken to be half the refocusing angle, 90 degrees for 180: t2dist
-    and gdn, in units of the image, depend on it. A run that was stopped goes on when the same command is given again.
+    t2map.json, maps.png and mwf.png (the fraction on the first echo). The excitation pulse is taken to be half the
+    refocusing angle, 90 degrees for 180: t2dist and gdn, in units of the image, depend on it. A run that was
+    stopped goes on when the same command is given again.
     """
     from stepwell.apps.t2 import T2Model, map_image
 
@@ -128,7 +131,7 @@ def command(
     check_folder(output, "-o")
     plots = can_draw(plots, voice)
     made = output / ("simulated.npy" if kind == "npy" else "simulated.nii.gz")
-    check_packages({"IMAGE": image or made, "--mask": mask, "--b1": b1,
+    check_packages({"IMAGE": image or made, "--mask": mask, "--b1": b1, "--labels": labels,
                     "--format": None if kind in ("auto", "npy") else Path(f"x.{kind}")})  # fmt: skip
     place = open_place(array, "float64", device)
     like = None if place.library == "numpy" else place.like
@@ -150,16 +153,16 @@ def command(
         image, [output / f"{name}.{end}" for name in _names() for end in ("nii.gz", "nii", "npy")], "-o"
     )
     with slab_bar(voice, f"mapping {image.name}") as tell, image_trouble(image):
-        run = map_image(image, output, te, sidecar=sidecar, mask=mask, b1=b1, threshold=threshold,
+        run = map_image(image, output, te, sidecar=sidecar, mask=mask, b1=b1, labels=labels, threshold=threshold,
                         distribution=distribution, errors=errors, format=kind, variable=variable, restart=restart,
                         overwrite=overwrite, like=like, threads=threads, progress=tell,
                         step_bytes=memory * MEBIBYTE, **options)  # fmt: skip
     voice.notes(run.notes)
-    written = [path.name for path in run.files.values()] + ["t2map.json"]
+    written = [path.name for path in run.files.values()] + ["t2map.json"] + ["regions.csv"] * (labels is not None)
     if plots and run.converged:
         with writing_trouble():
             _draw(run, image, variable, output, truth)
-        written.append("maps.png")
+        written += ["maps.png", "mwf.png"]
     summary = read_account(output / "t2map.json")
     if truth is not None:
         summary["errors"] = _errors(run, truth)
@@ -240,7 +243,7 @@ def _errors(run: Any, truth: dict[str, np.ndarray]) -> dict[str, float]:
 
 def _draw(run: Any, image: Path, variable: str | None, output: Path, truth: dict[str, np.ndarray] | None) -> None:
     from stepwell.apps.images import open_image
-    from stepwell.apps.t2.plots import PANELS, plot_maps
+    from stepwell.apps.t2.plots import MAX_SLICES, PANELS, plot_maps, plot_overlay
 
     names = [*PANELS, "status", *(["t2dist"] if "t2dist" in run.files else [])]
     opened = {name: open_image(run.files[name], channels=name == "t2dist") for name in names}
@@ -264,6 +267,10 @@ def _draw(run: Any, image: Path, variable: str | None, output: Path, truth: dict
     title = f"{image.name}, slice {middle} of {depth}: {run.converged:,} of {run.fitted:,} voxels converged"
     shown = None if truth is None else truth["sfr"][:, :, middle]
     plot_maps(run.model, slices, voxel, output / "maps.png", title=title, truth=shown)
+    chosen = np.unique(np.linspace(0, depth - 1, min(depth, MAX_SLICES)).round().astype(int)).tolist()
+    first = [source.read(place, place + 1, 2)[:, :, 0, 0] for place in chosen]
+    fractions = [opened["sfr"].read(place, place + 1, 2)[:, :, 0] for place in chosen]
+    plot_overlay(first, fractions, chosen, output / "mwf.png", title=f"{image.name}: myelin water on the first echo")
 
 
 def _typical(fraction: np.ndarray, status: np.ndarray) -> tuple[int, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,52 @@ PANELS = {
     "mu": ("λ (mu)", "magma", 1.0),
     "resnorm": ("residual (resnorm)", "gray", 1.0),
 }
+
+
+#: Most slices of the overlay, and the fraction below which the first echo alone is shown.
+MAX_SLICES, LEAST_SHOWN = 12, 0.01
+
+
+def plot_overlay(
+    first: Sequence[np.ndarray],
+    fractions: Sequence[np.ndarray],
+    numbers: Sequence[int],
+    path: str | os.PathLike[str],
+    *,
+    title: str = "",
+) -> None:
+    """Draw the myelin water fraction in colours on the first echo in grey, slice by slice.
+
+    Parameters
+    ----------
+    first, fractions : sequences of arrays, (x, y)
+        First echo and myelin water fraction of each slice.
+    numbers : sequence of int
+        Which slices these are.
+    path : path
+        Where the picture goes.
+    title : str, optional
+    """
+    pyplot = load_pyplot()
+    across = min(4, len(first))
+    down = -(-len(first) // across)
+    wide, high = first[0].shape
+    size = (3.0 * across + 0.8, 3.0 * high / wide * down + 0.5)
+    figure, axes = pyplot.subplots(down, across, figsize=size, squeeze=False, layout="constrained")
+    known = np.concatenate([one[np.isfinite(one)] for one in fractions])
+    top = max(0.05, float(np.percentile(known, 99.5))) if known.size else 1.0
+    white = max(float(np.nanpercentile(one, 99.5)) for one in first)
+    for axis in axes.flat:
+        axis.axis("off")
+    for axis, echo, fraction, number in zip(axes.flat, first, fractions, numbers):
+        axis.imshow(np.rot90(echo), cmap="gray", vmin=0, vmax=white, interpolation="nearest")
+        seen = np.where(fraction >= LEAST_SHOWN, fraction, np.nan)
+        shown = axis.imshow(np.rot90(seen), cmap="inferno", vmin=0, vmax=top, alpha=0.75, interpolation="nearest")
+        axis.set_title(f"slice {number}", fontsize=9)
+    figure.colorbar(shown, ax=axes, shrink=0.7, pad=0.02, label="myelin water fraction")
+    figure.suptitle(title, fontsize=11)
+    save_figure(figure, path, dpi=120)
+    pyplot.close(figure)
 
 
 def plot_maps(

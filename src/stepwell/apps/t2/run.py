@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from stepwell.apps.files.nifti import require_same_space, write_nifti
+from stepwell.apps.files.tables import write_table
 from stepwell.apps.images import Image, Work, fill, open_image
 from stepwell.apps.images.work import (
     STEP_BYTES,
@@ -26,10 +27,13 @@ from stepwell.apps.images.work import (
 from stepwell.apps.t2.fit import NOT_FITTED, fit_voxels
 from stepwell.apps.t2.maps import MAPS
 from stepwell.apps.t2.model import T2Model
+from stepwell.apps.t2.regions import region_table
 from stepwell.apps.t2.sidecar import read_sidecar, settle_spacing
 from stepwell.arrays import Array
+from stepwell.arrays.presenting import labelled
 from stepwell.common.checks import read_choice, read_real
 from stepwell.common.files import Unreadable, write_text
+from stepwell.common.progress import as_told, with_bar
 from stepwell.common.temporary import scratch_folder
 
 Format = Literal["auto", "nii.gz", "nii", "npy"]
@@ -71,7 +75,29 @@ class T2Run:
     seconds: float
     notes: list[str] = dataclasses.field(default_factory=list)
 
+    def to_xarray(self) -> Any:
+        """Return the maps as an ``xarray.Dataset`` in memory, with coordinates; needs xarray.
 
+        Axes are x, y and z, in millimetres along the axes of a NIfTI image, else voxels; ``t2dist`` has T2 in seconds.
+        """
+        arrays: dict[str, Any] = {}
+        spacing = [1.0, 1.0, 1.0]
+        for name, path in self.files.items():
+            opened = open_image(path, channels=name == "t2dist")
+            values = opened.read(0, opened.shape[opened.axis])
+            if opened.kind == "nifti":
+                spacing = [float(size) for size in opened.about.header.get_zooms()[:3]]
+            axes = ("x", "y", "z", "T2")[: values.ndim]
+            arrays[name] = (axes, values, {"long_name": MAPS[ALIASES.get(name, name)]})
+        shape = next(iter(arrays.values()))[1].shape
+        coordinates: dict[str, Any] = {
+            axis: step * np.arange(size) for axis, step, size in zip("xyz", spacing, shape, strict=False)
+        }
+        coordinates["T2"] = ("T2", self.model.t2_times, {"units": "s"})
+        return labelled(arrays, coordinates, {"te": self.model.te, "echoes": self.model.echoes})
+
+
+@with_bar("slabs")
 def map_image(
     image: str | os.PathLike[str],
     output: str | os.PathLike[str],
@@ -80,6 +106,7 @@ def map_image(
     sidecar: bool = True,
     mask: str | os.PathLike[str] | None = None,
     b1: str | os.PathLike[str] | None = None,
+    labels: str | os.PathLike[str] | None = None,
     threshold: float = 0.0,
     distribution: bool = True,
     errors: bool = True,
@@ -89,7 +116,7 @@ def map_image(
     overwrite: bool = False,
     like: Array | None = None,
     threads: int | None = None,
-    progress: Callable[[int, int], object] | None = None,
+    progress: Callable[[int, int], object] | bool | None = None,
     step_bytes: int = STEP_BYTES,
     **options: Any,
 ) -> T2Run:
@@ -112,6 +139,8 @@ def map_image(
         Of two NIfTI images the affines must agree.
     b1 : path, optional
         Relative flip angle (1: as it should be), or degrees where its values are above 10: not looked for then.
+    labels : path, optional
+        Whole numbers in the image's space: ``regions.csv`` gets means and standard deviations of every map by region.
     threshold : float, default 0
         Voxels whose first echo is not above it are left out.
     distribution : bool, default True
@@ -129,7 +158,7 @@ def map_image(
     like : array, optional
         An array on the CUDA device where the systems are to be solved; by default the host.
     threads, progress
-        CPU threads; ``progress(slabs done, slabs)``.
+        CPU threads; ``progress(slabs done, slabs)``, or True for a bar.
     step_bytes : int
         About how much memory one step may take.
     **options
@@ -150,14 +179,15 @@ def map_image(
         spatial = source.shape[:-1]
         te, notes = settle_spacing(te, source.shape[-1], read_sidecar(image) if sidecar else None)
         model = T2Model(echoes=source.shape[-1], te=te, **options)
-        beside = {name: _beside(name, path, source, scratch) for name, path in (("mask", mask), ("b1", b1))}
+        given = {"mask": mask, "b1": b1, "labels": labels}
+        beside = {name: _beside(name, path, source, scratch) for name, path in given.items()}
         left_out = {"t2dist": not distribution, "sfr_se": not errors}
         kept = [name for name in MAPS if not left_out.get(name)]
         settings = {
             "model": model.as_dict(),
             "threshold": threshold,
             "maps": kept,
-            "inputs": {name: identity(path) for name, path in (("image", image), ("mask", mask), ("b1", b1))},
+            "inputs": {name: identity(path) for name, path in ({"image": image} | given).items()},
         }
         refuse_other_settings(account, plain(settings), overwrite)
         maps = {name: _map_shape(name, spatial, model.bins) for name in kept}
@@ -166,13 +196,17 @@ def map_image(
         turn = 1.0 if beside["b1"] is None or _largest(beside["b1"]) > DEGREES else 180.0
 
         def make(block: np.ndarray, start: int, stop: int) -> dict[str, np.ndarray]:
-            parts = {name: one if one is None else one.read(start, stop, source.axis) for name, one in beside.items()}
+            read = {name: beside[name] for name in ("mask", "b1")}
+            parts = {name: one if one is None else one.read(start, stop, source.axis) for name, one in read.items()}
             solving = {"errors": errors, "like": like, "threads": threads}
             angles = None if parts["b1"] is None else turn * parts["b1"]
             return _slab(model, block, threshold, parts["mask"], angles, solving)
 
-        fill(source, work, make, progress=progress, step_bytes=step_bytes, small_steps=like is None)
+        fill(source, work, make, progress=as_told(progress), step_bytes=step_bytes, small_steps=like is None)
         written = _finish(source, work, folder, format)
+        marks = beside["labels"]
+        if marks is not None:
+            write_table(folder / "regions.csv", region_table(work.arrays, marks, source.axis))
         counts, means = _statistics(work, source.axis)
         resumed = work.resumed
         seconds = time.perf_counter() - began

@@ -71,7 +71,7 @@ def settle_spacing(te: float | None, echoes: int, sidecar: Sidecar | None) -> tu
     Examples
     --------
     >>> settle_spacing(None, 3, Sidecar(Path("a.json"), (0.01,), 2.5))
-    (0.01, ["te is 0.01 s, the EchoTime of a.json"])
+    (0.01, ['te is 0.01 s, the EchoTime of a.json'])
     """
     notes: list[str] = []
     if sidecar is None:

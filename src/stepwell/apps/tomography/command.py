@@ -35,7 +35,7 @@ from stepwell.cli.inputs import (
     usage_errors,
     writing_trouble,
 )
-from stepwell.cli.output import Voice, first_interrupt, output_options
+from stepwell.cli.output import Output, first_interrupt, output_options
 from stepwell.common.checks import meant, read_real, read_whole, require, require_memory
 from stepwell.common.files import write_text
 from stepwell.common.json_text import json_text
@@ -130,7 +130,7 @@ def command(
     array: str,
     device: str,
     threads: int | None,
-    voice: Voice,
+    voice: Output,
 ) -> None:
     """Reconstruct slices from projections, of parallel rays or of a fan.
 
@@ -207,7 +207,8 @@ def command(
             voice.say(f"{world.ranks.size} ranks, {count // world.ranks.size} slices each or one more")
             task = task.piece(*tomography.slices_of_rank(count, world.comm))
         penalty = gradient(task.shape) if smooth else None
-        level = np.nan_to_num(noise * np.linalg.norm(task.B, axis=0), posinf=0.0)  # such slices end with a status
+        level = noise * np.linalg.norm(task.B, axis=0) / max(1, task.B.shape[0]) ** 0.5
+        level = np.nan_to_num(level, posinf=0.0)  # such slices end with a status
         A, B = task.A, task.B
         if place.library != "numpy":
             B = place.put(B)

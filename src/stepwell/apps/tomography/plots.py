@@ -104,6 +104,7 @@ def convergence(
     axis.spines[["top", "right"]].set_visible(False)
     axis.set_title(title, fontsize=11)
     scale = pyplot.cm.ScalarMappable(norm=norm, cmap=colours)
-    figure.colorbar(scale, ax=axis, label="slice", pad=0.01)
+    if len(histories) > 1:
+        figure.colorbar(scale, ax=axis, label="slice", pad=0.01)
     save_figure(figure, path, dpi=130)
     pyplot.close(figure)

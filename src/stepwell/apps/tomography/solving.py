@@ -15,7 +15,7 @@ from stepwell.apps.tomography.ranks import World
 from stepwell.apps.tomography.simulate import largest_singular_value
 from stepwell.apps.tomography.tasks import Task
 from stepwell.apps.tomography.volume import project_slices
-from stepwell.cli.output import Voice
+from stepwell.cli.output import Output
 from stepwell.cli.progress_bar import ProgressBar
 from stepwell.krylov import LinearResult
 from stepwell.krylov import Progress as Told
@@ -34,7 +34,8 @@ def lam_of_all(
 ) -> tuple[float, np.ndarray | None]:
     """Choose one λ for the slices of all ranks: that of the volume as one vector, of which each rank has a piece."""
     slices = task.B.shape[1]
-    noise = sum(world.comm.allgather(float(np.sum(level**2)))) ** 0.5
+    squares = np.concatenate(world.comm.allgather(level**2))
+    noise = float(np.mean(squares)) ** 0.5 if squares.size else 0.0
     smooth = None if penalty is None else project_slices(penalty, slices)
     volume = np.ascontiguousarray(task.B.T).reshape(-1)
     found = tikhonov(
@@ -89,7 +90,7 @@ class Watch:
         self.bar.update(self.task, completed=-math.log10(self.tol) if result.success else None, note=note)
 
 
-def make_bar(voice: Voice) -> ProgressBar:
+def make_bar(voice: Output) -> ProgressBar:
     """Return the bar of a reconstruction, which shows nothing in a pipe."""
     columns = (
         TextColumn("{task.description}"),

@@ -20,7 +20,8 @@ from stepwell.apps.images.commands import (
     record_run,
     slab_bar,
 )
-from stepwell.apps.unmixing.target import Target
+from stepwell.apps.unmixing.extraction import EXTRACTIONS, Extraction
+from stepwell.apps.unmixing.target import Target, write_spectra
 from stepwell.cli.console import make_table
 from stepwell.cli.inputs import (
     FiniteRange,
@@ -31,7 +32,7 @@ from stepwell.cli.inputs import (
     usage_errors,
     writing_trouble,
 )
-from stepwell.cli.output import Voice
+from stepwell.cli.output import Output
 from stepwell.common.array_files import read_numbers
 
 
@@ -56,6 +57,10 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.argument("library", required=False, type=_FILE)
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True,
               help="NAME: NAME.hdr and NAME.img (ENVI); or NAME.tif, NAME.npy.")  # fmt: skip
+@click.option("--extract", type=click.IntRange(min=2), metavar="COUNT",
+              help="Take so many endmembers from IMAGE itself, instead of LIBRARY.")  # fmt: skip
+@click.option("--by", type=click.Choice(EXTRACTIONS), default=EXTRACTIONS[0], show_default=True,
+              help="How --extract finds them: N-FINDR, or vertex component analysis alone.")  # fmt: skip
 @click.option("--sum", "total", type=click.Choice(["most", "one", "free"]), default="most", show_default=True,
               help="Abundances sum to at most one (the rest is shade), to one, or to anything.")  # fmt: skip
 @click.option("--lower", default=0.0, show_default=True, help="Least abundance.")
@@ -84,6 +89,8 @@ def command(
     image: Path | None,
     library: Path | None,
     output: Path,
+    extract: int | None,
+    by: Extraction,
     per: str,
     class_column: str | None,
     noise: Path | None,
@@ -101,7 +108,7 @@ def command(
     device: str,
     threads: int | None,
     memory: int,
-    voice: Voice,
+    voice: Output,
     **options: Any,
 ) -> None:
     """Unmix a hyperspectral image: how much of each material is in every pixel.
@@ -117,8 +124,8 @@ def command(
 
     if (image is None) == (synthetic is None):
         raise click.UsageError("give either IMAGE and LIBRARY or --synthetic SAMPLESxLINES")
-    if image is not None and library is None:
-        raise click.UsageError("give LIBRARY, the spectra of the materials")
+    if image is not None and (library is None) == (extract is None):
+        raise click.UsageError("give LIBRARY, the spectra of the materials, or --extract COUNT, to find them in IMAGE")
     target = Target(output)
     for path in target.files:
         check_file(path, "-o")
@@ -131,24 +138,29 @@ def command(
     if synthetic is not None:
         image, library, truth = _make_scene(synthetic, target.stem, bands, options["seed"])
     assert image is not None
-    assert library is not None
     for given in (image, library, image.with_suffix(".img")):
         refuse_input_as_output(given, target.files, "-o")
-    with image_trouble(library):
-        spectra = read_library(library, class_column)
-    with usage_errors():
-        Unmixing(_finite(spectra), **options)
     waves = None
     if wavelengths is not None:
         with image_trouble(wavelengths):
             waves = read_numbers(wavelengths)
+    if extract is not None:
+        with image_trouble(image):
+            spectra = _extracted(image, extract, by, options["seed"], waves, variable, bands_first)
+            write_spectra(target.endmembers, spectra)
+    else:
+        assert library is not None
+        with image_trouble(library):
+            spectra = read_library(library, class_column)
+    with usage_errors():
+        Unmixing(_finite(spectra), **options)
     with slab_bar(voice, f"unmixing {image.name}") as tell, image_trouble(image):
         run = unmix_image(image, spectra, output, wavelengths=waves, exclude=exclude, scale=scale,
                           bands_first=bands_first, noise=noise, variable=variable, restart=restart,
                           overwrite=overwrite, like=like, threads=threads, progress=tell,
                           step_bytes=memory * MEBIBYTE, **options)  # fmt: skip
     voice.notes(run.notes)
-    written = list(run.files)
+    written = list(run.files) + [target.endmembers] * (extract is not None)
     if plots and run.converged:
         with writing_trouble():
             drawn = _draw(run, image, variable, bands_first, target.picture)
@@ -162,6 +174,18 @@ def command(
     if not run.converged:
         what = f"none of {run.solved} pixels converged" if run.solved else "there is no pixel to unmix"
         raise click.ClickException(what)
+
+
+def _extracted(
+    image: Path, count: int, by: Extraction, seed: int, waves: Any, variable: str | None, bands_first: bool
+) -> Any:
+    """Return a library of endmembers of the image itself."""
+    from stepwell.apps.images import open_image
+    from stepwell.apps.unmixing.extraction import library_of_image
+    from stepwell.apps.unmixing.run import as_lines, wavelengths_of
+
+    source = as_lines(open_image(image, name=variable), bands_first)
+    return library_of_image(source, count, wavelengths_of(image, source.about, waves), method=by, seed=seed)
 
 
 def _finite(library: Any) -> Any:

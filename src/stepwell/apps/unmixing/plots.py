@@ -14,6 +14,40 @@ from stepwell.common.pyplot import load_pyplot, save_figure
 MAX_MAPS = 7
 #: Most pixels of a map along either side; a larger image is drawn by every second pixel, or third, ...
 MAX_PIXELS = 700
+#: Standard deviation of the sum of abundances below which it is held.
+CONSTANT = 1e-4
+#: Words in the name of a material, and the colour that it has to most eyes.
+COLOURS: tuple[tuple[tuple[str, ...], tuple[float, float, float]], ...] = (
+    (("water", "lake", "sea", "river", "ocean"), (0.12, 0.38, 0.85)),
+    (("tree", "forest", "conifer", "wood", "oak", "pine"), (0.05, 0.42, 0.12)),
+    (("veget", "grass", "crop", "leaf", "green", "shrub", "plant"), (0.25, 0.72, 0.2)),
+    (("soil", "dirt", "clay", "ground", "earth", "mud"), (0.62, 0.42, 0.2)),
+    (("sand", "straw", "dry", "npv", "litter", "hay"), (0.92, 0.8, 0.45)),
+    (("roof", "brick", "tile"), (0.8, 0.25, 0.2)),
+    (("road", "asphalt", "concrete", "urban", "building", "metal"), (0.6, 0.6, 0.62)),
+    (("snow", "ice", "cloud", "white"), (0.95, 0.97, 1.0)),
+    (("shade", "shadow", "dark"), (0.1, 0.1, 0.12)),
+)
+#: For all others, one after the other.
+OTHERS = ((0.58, 0.3, 0.75), (0.95, 0.5, 0.1), (0.1, 0.7, 0.75), (0.9, 0.35, 0.65), (0.7, 0.72, 0.1), (0.45, 0.3, 0.2),
+          (0.2, 0.25, 0.55))  # fmt: skip
+
+
+def colours_of(names: list[str]) -> dict[str, tuple[float, float, float]]:
+    """Return a colour for each material: that of its name, where it has one and no other has taken it.
+
+    Examples
+    --------
+    >>> colours_of(["Water", "unknown"])["Water"]
+    (0.12, 0.38, 0.85)
+    """
+    found: dict[str, tuple[float, float, float]] = {}
+    others = iter(OTHERS * (1 + len(names) // len(OTHERS)))
+    for name in names:
+        fitting = [colour for words, colour in COLOURS if any(word in name.lower() for word in words)]
+        free = [colour for colour in fitting if colour not in found.values()]
+        found[name] = free[0] if free else next(others)
+    return found
 
 
 def plot_abundances(
@@ -42,7 +76,8 @@ def plot_abundances(
     pyplot = load_pyplot()
     means = {name: float(np.nanmean(maps[name])) if np.isfinite(maps[name]).any() else 0.0 for name in materials}
     shown = sorted(materials, key=lambda name: -means[name])[:MAX_MAPS]
-    count = len(shown) + 4
+    held = float(np.nanstd(maps["sum"])) < CONSTANT if np.isfinite(maps["sum"]).any() else True
+    count = len(shown) + 4 - held  # a sum that is held has nothing to show
     across = min((4, 5, 3), key=lambda number: -count % number)  # the fewest empty places
     down = -(-count // across)
     lines, samples = maps["rmse"].shape
@@ -51,20 +86,22 @@ def plot_abundances(
     grid = list(figure.subplots(down, across, squeeze=False).flat)
     for axes, name in zip(grid, shown):
         _draw(figure, axes, maps[name], name, "viridis", (0.0, 1.0))
-    main = shown[:3]
-    colours = np.stack([np.clip(maps[name], 0, 1) for name in main] + [np.zeros((lines, samples))] * (3 - len(main)), 2)
-    bright = np.where(np.isfinite(colours), colours, 0.85)
     axes = grid[len(shown)]
-    axes.imshow(bright, interpolation="nearest")
-    axes.set_title("red, green, blue: " + ", ".join(main), fontsize=9)
+    colours = colours_of(shown)
+    mixed = sum(np.clip(maps[name], 0, 1)[:, :, None] * np.array(colours[name]) for name in shown)
+    axes.imshow(np.where(np.isfinite(mixed), np.clip(mixed, 0, 1), 0.85), interpolation="nearest")
+    axes.set_title("all materials, mixed as their colours", fontsize=10)
+    marks = [pyplot.matplotlib.patches.Patch(color=colours[name], label=name[:24]) for name in shown]
+    axes.legend(handles=marks, loc="upper center", bbox_to_anchor=(0.5, -0.01), ncols=2, fontsize=7, frameon=False)
     _bare(axes)
     _draw(figure, grid[len(shown) + 1], maps["rmse"], "RMSE", "magma", _range(maps["rmse"]))
-    _draw(figure, grid[len(shown) + 2], maps["sum"], "sum of abundances", "cividis", _range(maps["sum"]))
+    if not held:
+        _draw(figure, grid[len(shown) + 2], maps["sum"], "sum of abundances", "cividis", _range(maps["sum"]))
     line, sample = pixel["place"]
-    for axes in grid[: len(shown) + 3]:
+    for axes in grid[: count - 1]:
         axes.plot(sample, line, "o", mfc="none", mec="red", markersize=6)
-    _plot_pixel(grid[len(shown) + 3], pixel)
-    for axes in grid[len(shown) + 4 :]:
+    _plot_pixel(grid[count - 1], pixel)
+    for axes in grid[count:]:
         axes.set_axis_off()
     figure.suptitle(title, fontsize=11)
     save_figure(figure, path, dpi=120)

@@ -23,8 +23,10 @@ from stepwell.apps.unmixing.pixels import NOT_SOLVED, Unmixing, unmix_pixels
 from stepwell.apps.unmixing.scale import Scale, settle_scale, told_by_header
 from stepwell.apps.unmixing.target import Target
 from stepwell.arrays import Array
+from stepwell.arrays.presenting import labelled
 from stepwell.common.array_files import read_numbers
 from stepwell.common.files import Unreadable, write_text
+from stepwell.common.progress import as_told, with_bar
 from stepwell.common.temporary import scratch_folder
 
 
@@ -71,7 +73,24 @@ class UnmixRun:
     resumed: int
     seconds: float
 
+    def to_xarray(self) -> Any:
+        """Return the cube as an ``xarray.DataArray`` in memory, (line, sample, band), with coordinates; needs xarray.
 
+        Of a GeoTIFF lines and samples have the coordinates y and x of their centres, in its coordinate system.
+        """
+        opened = open_image(self.files[0])
+        cube = opened.read(0, opened.shape[0], 0)
+        coordinates: dict[str, Any] = {"band": self.bands}
+        place = opened.about.place if isinstance(opened.about, raster.RasterInfo) else None
+        if place is not None and not (place.transform[1] or place.transform[3]):
+            across, _, left, _, down, top = place.transform
+            coordinates |= {"y": ("line", top + down * (np.arange(cube.shape[0]) + 0.5))}
+            coordinates |= {"x": ("sample", left + across * (np.arange(cube.shape[1]) + 0.5))}
+        about = {} if place is None else {"crs": place.wkt}
+        return labelled({"abundances": (("line", "sample", "band"), cube)}, coordinates, about)["abundances"]
+
+
+@with_bar("lines")
 def unmix_image(
     image: str | os.PathLike[str],
     library: str | os.PathLike[str] | SpectralLibrary,
@@ -88,7 +107,7 @@ def unmix_image(
     overwrite: bool = False,
     like: Array | None = None,
     threads: int | None = None,
-    progress: Callable[[int, int], object] | None = None,
+    progress: Callable[[int, int], object] | bool | None = None,
     step_bytes: int = STEP_BYTES,
     **options: Any,
 ) -> UnmixRun:
@@ -126,7 +145,7 @@ def unmix_image(
     like : array, optional
         An array on the CUDA device where the systems are to be solved; by default the host.
     threads, progress, step_bytes
-        CPU threads; ``progress(lines done, lines)``; about how much memory one step may take.
+        CPU threads; ``progress(lines done, lines)``, or True for a bar; about how much memory one step may take.
     **options
         Of :class:`Unmixing`: total, lower, upper, by_class, draws, subset, best, seed.
     """
@@ -137,7 +156,7 @@ def unmix_image(
         header = source.about if isinstance(source.about, envi.Header) else None
         given = library if isinstance(library, SpectralLibrary) else read_library(library, class_column)
         notes: list[str] = []
-        found = _wavelengths(image, source.about, wavelengths)
+        found = wavelengths_of(image, source.about, wavelengths)
         used, at_bands = _choose_bands(source, header, given, found, exclude, notes)
         factor = settle_scale(source, told_by_header(header), at_bands, used, scale, notes)
         deviations = _deviations(noise, source.shape[-1])
@@ -149,7 +168,7 @@ def unmix_image(
                      if field.name not in ("library", "noise")},
             "noise": None if plan.noise is None else plan.noise.tolist(),
             "spectra": [list(map(float, one)) for one in at_bands.spectra],
-            "library": hashlib.sha256(np.ascontiguousarray(at_bands.spectra)).hexdigest(),
+            "library": hashlib.sha256(np.ascontiguousarray(at_bands.spectra).tobytes()).hexdigest(),
             "classes": at_bands.classes,
             "bands": np.flatnonzero(used).tolist(),
             "scale": factor,
@@ -167,7 +186,7 @@ def unmix_image(
             answer = unmix_pixels(plan, pixels / factor, like=like, threads=threads, line=start, samples=samples)
             return {"cube": _as_cube(plan, answer, stop - start, samples)}
 
-        fill(source, work, make, progress=progress, step_bytes=step_bytes, small_steps=like is None)
+        fill(source, work, make, progress=as_told(progress), step_bytes=step_bytes, small_steps=like is None)
         counts, means = _statistics(work.arrays["cube"], bands)
         files = target.write(work.arrays["cube"], bands, source)
         if counts[1]:
@@ -200,7 +219,7 @@ def as_lines(source: Image, bands_first: bool) -> Image:
     return dataclasses.replace(source, axis=0)
 
 
-def _wavelengths(image: Any, about: Any, given: Any) -> np.ndarray | None:
+def wavelengths_of(image: Any, about: Any, given: Any) -> np.ndarray | None:
     """Return the centres of the image's bands in nanometres, from wherever they are told."""
     if given is not None:
         return envi.in_nm(np.asarray(given, dtype=float))

@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from stepwell.api.nnls import nnls
+from stepwell.api.lsq import nnls
 from stepwell.apps.files import envi
 from stepwell.apps.images import Image
 from stepwell.apps.unmixing.library import SpectralLibrary
@@ -95,7 +95,7 @@ def _sample(source: Image, used: np.ndarray) -> np.ndarray:
     lines = np.unique(np.linspace(0, source.shape[0] - 1, LINES).round().astype(int))
     found = np.concatenate([source.read(line, line + 1)[..., used].reshape(-1, used.sum()) for line in lines.tolist()])
     found = found[np.isfinite(found).all(axis=1) & (found.max(axis=1, initial=-np.inf) > 0)]
-    return found[:: max(1, -(-len(found) // PIXELS))]
+    return np.asarray(found[:: max(1, -(-len(found) // PIXELS))])
 
 
 def _unit(pixels: np.ndarray, spectra: np.ndarray) -> float:

@@ -13,6 +13,7 @@ from stepwell.apps.files.packages import require_package
 from stepwell.apps.files.tables import write_table
 from stepwell.apps.images import Image
 from stepwell.apps.images.work import write_npy
+from stepwell.apps.unmixing.library import SpectralLibrary
 from stepwell.common.files import replacing, write_text
 
 #: Endings of an output's name that say its format; without one it is ENVI.
@@ -30,6 +31,7 @@ class Target:
         self.folder = self.stem.parent
         self.unfinished = self._beside(".unfinished")
         self.account, self.means, self.picture = self._beside(".json"), self._beside("_means.csv"), self._beside(".png")
+        self.endmembers = self._beside("_endmembers.csv")
         cubes = {"npy": (".npy",), "tif": (ending,), "envi": (".hdr", ".img")}
         self.cubes = [self._beside(end) for end in cubes[self.kind]]
 
@@ -39,7 +41,7 @@ class Target:
     @property
     def files(self) -> list[Path]:
         """All that may be written."""
-        return [*self.cubes, self.account, self.means, self.picture]
+        return [*self.cubes, self.account, self.means, self.picture, self.endmembers]
 
     def require_packages(self) -> None:
         """Raise where the package that writes the cube is missing."""
@@ -71,12 +73,19 @@ class Target:
         return self.means
 
 
+def write_spectra(path: Path, library: SpectralLibrary) -> None:
+    """Write a library as CSV, one spectrum per column; without wavelengths the first column counts bands."""
+    count = library.spectra.shape[1]
+    first = {"band": np.arange(1, count + 1)} if library.wavelengths is None else {"nm": library.wavelengths}
+    write_table(path, {**first, **dict(zip(library.names, library.spectra))})
+
+
 def _place(source: Image) -> raster.Georeference | None:
     """Return where the image lies, for a GeoTIFF."""
     if isinstance(source.about, raster.RasterInfo):
         return source.about.place
     if isinstance(source.about, envi.Header):
-        with raster.open_raster(envi.find_pair(source.path)[1]) as opened:
+        with raster.open_raster(envi.find_pair(source.path)[1], "ENVI") as opened:
             return raster.georeference_of(opened)
     return None
 

@@ -20,7 +20,7 @@ from stepwell.apps.voronoi.tessellating import (
     tessellate,
 )
 from stepwell.cli.inputs import FiniteRange
-from stepwell.cli.output import Voice, output_options
+from stepwell.cli.output import Output, output_options
 
 
 @click.command("voronoi")
@@ -52,7 +52,7 @@ def command(
     outputs: tuple[Path, ...],
     size: float,
     pixels: int,
-    voice: Voice,
+    voice: Output,
     **run: Any,
 ) -> None:
     """Spread sites so that each is the centroid of its own Voronoi cell.
@@ -81,7 +81,7 @@ def command(
     finish(products, outputs, voice)
 
 
-def finish(products: Products, outputs: tuple[Path, ...], voice: Voice) -> None:
+def finish(products: Products, outputs: tuple[Path, ...], voice: Output) -> None:
     """Write what was asked for and report."""
     try:
         written = products.write_all(outputs)

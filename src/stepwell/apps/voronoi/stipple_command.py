@@ -22,7 +22,7 @@ from stepwell.apps.voronoi.tessellating import (
     tessellate,
 )
 from stepwell.cli.inputs import FiniteRange, usage_errors
-from stepwell.cli.output import Voice, output_options
+from stepwell.cli.output import Output, output_options
 
 
 @click.command("stipple")
@@ -71,7 +71,7 @@ def command(
     outputs: tuple[Path, ...],
     size: float,
     pixels: int,
-    voice: Voice,
+    voice: Output,
     **run: Any,
 ) -> None:
     """Draw IMAGE with dots: dark where they are dense.

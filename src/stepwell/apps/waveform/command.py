@@ -32,7 +32,7 @@ from stepwell.cli.inputs import (
     usage_errors,
     writing_trouble,
 )
-from stepwell.cli.output import Voice, first_interrupt, output_options
+from stepwell.cli.output import Output, first_interrupt, output_options
 from stepwell.common.array_files import write_arrays
 from stepwell.common.checks import read_real, require
 from stepwell.common.files import replacing
@@ -69,7 +69,7 @@ _TOLD: tuple[tuple[Any, str], ...] = ((np.median, "thresholds"), (np.mean, "inse
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the synthetic shots.")
 @place_options
 @output_options()
-def command(file: pathlib.Path | None, synthetic: int | None, voice: Voice, **given: Any) -> None:
+def command(file: pathlib.Path | None, synthetic: int | None, voice: Output, **given: Any) -> None:
     """Recover arrival times and amplitudes from lidar waveforms.
 
     FILE is a GEDI L1B granule as NASA distributes it (HDF5, needs h5py), or an npz file with arrays 'waveforms' and
@@ -148,7 +148,7 @@ def _read(file: pathlib.Path | None, synthetic: int | None, given: dict[str, Any
     return total, gedi.read_parts(file, given["beam"], **options)
 
 
-def _solve(gathered: Gathered, parts: Iterator[gedi.Part], count: int, voice: Voice, how: dict[str, Any]) -> bool:
+def _solve(gathered: Gathered, parts: Iterator[gedi.Part], count: int, voice: Output, how: dict[str, Any]) -> bool:
     """Solve part by part, until the end or Ctrl-C; return whether it was pressed."""
     from rich.progress import BarColumn, MofNCompleteColumn, TimeRemainingColumn
 
@@ -177,7 +177,7 @@ def _solve(gathered: Gathered, parts: Iterator[gedi.Part], count: int, voice: Vo
         return pressed()
 
 
-def _finish(gathered: Gathered, seconds: float, voice: Voice, given: dict[str, Any]) -> None:
+def _finish(gathered: Gathered, seconds: float, voice: Output, given: dict[str, Any]) -> None:
     """Report, and write what was asked for."""
     count = len(gathered.of_all("status"))
     if not count:

@@ -31,6 +31,7 @@ from stepwell.common.checks import (
     require_shape,
 )
 from stepwell.common.files import Unreadable, replacing
+from stepwell.common.progress import as_told, with_bar
 from stepwell.lsq import Convolution, NNLSResult
 
 
@@ -68,7 +69,7 @@ class Shots:
 
     def part(self, rows: slice | np.ndarray) -> Shots:
         """Return some of the shots."""
-        held = {
+        held: dict[str, Any] = {
             name: None if (value := getattr(self, name)) is None else value[rows]
             for name in ("waveforms", "pulses", "background", "truth", "start", "noise")
         }
@@ -249,11 +250,12 @@ def save_shots(path: str | os.PathLike[str], shots: Shots) -> None:
         write_arrays(file, values, compressed=True)
 
 
+@with_bar("shots")
 def deconvolve(
     shots: Shots,
     *,
     lam: float = 0.0,
-    progress: Callable[[int, int], object] | None = None,
+    progress: Callable[[int, int], object] | bool | None = None,
     dim: str | None = None,
     threads: int | None = None,
     put: Callable[[np.ndarray], Array] | None = None,
@@ -267,8 +269,8 @@ def deconvolve(
         computed yet of arrays of dask.
     lam : float, default 0
         λ of λ²‖x‖², in units of the pulse.
-    progress : callable, optional
-        Called as ``progress(done, shots)``. None with arrays of dask and xarray.
+    progress : callable or True, optional
+        True shows a bar. A callable is called as ``progress(done, shots)``. None with arrays of dask and xarray.
     dim : str, optional
         The dimension along which the samples of a waveform lie, where the waveforms are a DataArray.
     threads : int, optional
@@ -297,10 +299,10 @@ def deconvolve(
         return Deconvolution(shots, **found)
     observed = shots.waveforms - shots.background[:, None]
     if put is None:
-        result = nnls(shots.matrix(), observed, lam=lam, progress=progress, threads=threads)
+        result = nnls(shots.matrix(), observed, lam=lam, progress=as_told(progress), threads=threads)
     else:
         matrix = Convolution(put(shots.pulses), observed.shape[1], origin=shots.origin)
-        result = nnls(matrix, put(observed), lam=lam, progress=progress, threads=threads)
+        result = nnls(matrix, put(observed), lam=lam, progress=as_told(progress), threads=threads)
     found = host_copy(result.x)
     amplitudes = np.where(np.isfinite(found), found, 0.0)
     return Deconvolution(shots, result, amplitudes, convolve(shots, amplitudes) + shots.background[:, None])

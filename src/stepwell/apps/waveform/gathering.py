@@ -82,7 +82,7 @@ class Gathered:
             [shot - self._done for shot in sorted(self._chosen) if 0 <= shot - self._done < len(shots)], int
         )
         if rows.size:
-            ends = types.SimpleNamespace(status=arrays["status"][rows], residual=arrays["residual"][rows])
+            ends: Any = types.SimpleNamespace(status=arrays["status"][rows], residual=arrays["residual"][rows])
             part: Any = dataclasses.replace(
                 done, shots=shots.part(rows), result=ends, amplitudes=done.amplitudes[rows], fit=done.fit[rows]
             )
@@ -117,7 +117,7 @@ class Gathered:
         levels = np.concatenate([one for _, one, _ in self._shown])
         if len(parts) == 1:
             return parts[0], labels, levels
-        ends = types.SimpleNamespace(
+        ends: Any = types.SimpleNamespace(
             status=np.concatenate([part.result.status for part in parts]),
             residual=np.concatenate([part.result.residual for part in parts]),
         )

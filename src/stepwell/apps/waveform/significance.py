@@ -12,6 +12,8 @@ from stepwell.common.checks import read_real, require, require_instance
 
 #: Chance, per waveform, that noise alone is called a return.
 LEVEL = 0.05
+#: Standard deviations by which a squared residual may stay below what the noise alone has: it then fits noise.
+BELOW = 2.0
 
 
 def threshold(samples: int, level: float = LEVEL) -> float:
@@ -33,7 +35,9 @@ def significant_returns(done: Deconvolution, level: float = LEVEL) -> Deconvolut
     The positive samples of a deconvolution are joined to returns, whose shapes are kept and whose sizes a are fitted
     by least squares. Without return k, the others fitted anew, the squared residual grows by a_k²/(G⁻¹)_kk, where G is
     the Gram matrix of the convolved shapes: a_k over its standard error, squared, times the variance of the noise. The
-    return with the smallest such quotient goes, until all have `threshold` or more.
+    return with the smallest such quotient goes, until all have `threshold` or more. Noise that is not white makes
+    returns of its own: they go, the weakest first, as long as the squared residual stays two of its standard deviations
+    below what the stated noise has (the discrepancy principle).
 
     Parameters
     ----------
@@ -73,6 +77,7 @@ def _kept(
         shape[group] = found[group] / found[group].sum()
     columns = np.array([np.convolve(shape, pulse)[origin : origin + found.size] for shape in shapes])
     gram, sides = columns @ columns.T, columns @ observed
+    enough = found.size - BELOW * math.sqrt(2 * found.size)
     left = np.arange(len(groups))
     sizes = np.zeros(0)
     while left.size:
@@ -81,7 +86,11 @@ def _kept(
         sizes = inverse @ sides[left]
         quotient = sizes / (sigma * np.sqrt(np.maximum(np.diag(inverse), np.finfo(float).tiny)))
         if quotient.min() >= least:
-            break
+            unexplained = float(observed @ observed - sizes @ sides[left]) / sigma**2
+            if unexplained + quotient.min() ** 2 > enough:
+                break
+            left = np.delete(left, quotient.argmin())
+            continue
         # All that are weak and weaker than both neighbours go at once: they hardly see each other.
         beside = np.minimum(np.r_[np.inf, quotient[:-1]], np.r_[quotient[1:], np.inf])
         left = left[(quotient >= least) | (quotient > beside)]

@@ -7,7 +7,7 @@ Examples
 --------
 >>> import numpy as np, stepwell
 >>> model = stepwell.models.expression("a*exp(-k*t) + c", "t")
->>> model.names
+>>> model.parameters
 ('a', 'k', 'c')
 >>> model(np.array([0.0, 1.0]), 2.0, 0.0, 1.0)
 array([3., 3.])

@@ -29,6 +29,8 @@ TEMPLATES = {
 }
 #: Threads of a block, and blocks of a multiprocessor that registers are there for.
 THREADS, BLOCKS = 128, 2
+#: Threads of a warp that wait for so many others before they take further problems.
+REFILL = 8
 #: Data of a warp's problems lie in shared memory up to this size: two blocks then share what a multiprocessor has.
 STAGED_BYTES = 26 * 1024
 #: Grids of at most so many points have code for each of them: their exponentials stay in registers.
@@ -54,7 +56,7 @@ def kernel_defines(
         "SW_COUNT": model.count,
         "SW_FLAG": int(model.flag),
         "SW_ACROSS": across,
-        "SW_PARAMETERS": model.parameters,
+        "SW_PARAMETERS": model.n,
         "SW_VARIABLES": len(model.variables),
         "SW_POINTS": points if unrolled else 0,
         "SW_UNROLL_POINTS": int(unrolled),
@@ -62,6 +64,7 @@ def kernel_defines(
         "SW_WEIGHTED": int(weighted),
         "SW_OWN_X": int(own_x),
         "SW_LOSS": loss,
+        "SW_REFILL": REFILL,
         "SW_THREADS": THREADS,
         "SW_BLOCKS": BLOCKS,
     }
@@ -115,7 +118,7 @@ def fit_on_device(
     memory = DeviceMemory(y)
     memory.make_current()
     stream = memory.stream()
-    n, points, real = model.parameters, int(y.shape[-1]), "float32" if settings.single else "float64"
+    n, points, real = model.n, int(y.shape[-1]), "float32" if settings.single else "float64"
     across = across_of(model, x) if x_on_device is None else 0
     shared_x = None if x_on_device is not None else memory.upload(np.ascontiguousarray(x).tobytes())
     bounds = [memory.upload(np.ascontiguousarray(bound, dtype=np.float64).tobytes()) for bound in (low, high)]

@@ -20,7 +20,7 @@ def fit(model: CompiledModel, problem: Any) -> dict[str, Any]:
     dtype = np.float32 if problem.single else np.float64
     options = problem.options(float(np.finfo(dtype).eps))
     threads = options.pop("threads")
-    problems, n = problem.problems, model.parameters
+    problems, n = problem.problems, model.n
     if problem.parameters != n:
         raise ValueError(f"p0 has {problem.parameters} parameters; allowed for {model!r}: {n}")
     y = np.ascontiguousarray(problem.y, dtype=dtype)
@@ -61,8 +61,8 @@ def ends_of(arrays: Arrays) -> dict[str, Any]:
 
 def rows(model: CompiledModel, x: Any, *params: Any) -> np.ndarray:
     """Return derivatives and value at every point, (m, n + 1), or (problems, m, n + 1) where parameters are columns."""
-    if len(params) != model.parameters:
-        raise TypeError(f"{model!r} got {len(params)} parameters; allowed: {', '.join(model.names)}")
+    if len(params) != model.n:
+        raise TypeError(f"{model!r} got {len(params)} parameters; allowed: {', '.join(model.parameters)}")
     given = np.broadcast_arrays(*(np.asarray(p, dtype=np.float64) for p in params))
     start = np.stack([p.reshape(-1) for p in given], axis=-1)
     problems, points = start.shape[0], int(np.shape(x)[-1])
@@ -74,6 +74,6 @@ def rows(model: CompiledModel, x: Any, *params: Any) -> np.ndarray:
     arrays = Arrays(x, nothing, None, np.ascontiguousarray(start, dtype), *([empty] * 8))
     settings = Settings(0, 0, 0, 0, 0, 0, single, False, 0, 1.0, False)
     job = make_job(model, arrays, settings, across_of(model, x), _address, problems)
-    out = np.empty((problems, points, model.parameters + 1), dtype)
+    out = np.empty((problems, points, model.n + 1), dtype)
     _core.fit_rows(bytes(job), _address(out))
     return out[0] if given[0].ndim == 0 else out

@@ -78,7 +78,7 @@ def make_job(
 ) -> Any:
     """Return the core's ``FitModelJob``; the arrays have to live as long as it is used."""
     kind = "grid_spot" if across else model.kind
-    n, points = model.parameters, int(arrays.y.shape[-1])
+    n, points = model.n, int(arrays.y.shape[-1])
 
     def step(array: Any, size: int) -> int:
         return size if array is not None and array.shape[0] > 1 else 0

@@ -19,7 +19,9 @@ _POSITIVE, _ANY, _SHARE = (0.0, np.inf), (-np.inf, np.inf), (0.0, 1.0)
 
 
 def _terms(count: Any, most: int) -> int:
-    require(isinstance(count, int) and not isinstance(count, bool) and 1 <= count <= most, "count", count, f"1 to {most}")
+    require(
+        isinstance(count, int) and not isinstance(count, bool) and 1 <= count <= most, "count", count, f"1 to {most}"
+    )
     return int(count)
 
 
@@ -43,7 +45,7 @@ def exponentials(count: int = 1, *, offset: bool = False) -> CompiledModel:
     Examples
     --------
     >>> import stepwell
-    >>> stepwell.models.exponentials(2, offset=True).names
+    >>> stepwell.models.exponentials(2, offset=True).parameters
     ('a1', 'a2', 'k1', 'k2', 'c')
     """
     count, offset = _terms(count, MAX_TERMS - 1), bool(offset)
@@ -84,7 +86,10 @@ def pseudo_voigts(count: int = 1, *, offset: bool = False) -> CompiledModel:
 
 
 def polynomial_peak(degree: int = 1) -> CompiledModel:
-    """Return a Gaussian on a polynomial, a exp(-(x - mu)² / 2 s²) + c0 + c1 x + ...; parameters a, mu, s, c0, c1, ...."""
+    """Return a Gaussian on a polynomial, a exp(-(x - mu)² / 2 s²) + c0 + c1 x + ....
+
+    Parameters are a, mu, s, c0, c1, ....
+    """
     require(isinstance(degree, int) and 0 <= degree <= 12, "degree", degree, "0 to 12")
     names = ["a", "mu", "s", *(f"c{k}" for k in range(degree + 1))]
     bounds = [_ANY, _ANY, _POSITIVE] + [_ANY] * (degree + 1)
@@ -114,8 +119,9 @@ def ivim() -> CompiledModel:
 
 
 def tofts(*, extended: bool = False) -> CompiledModel:
-    """Return Tofts' model of contrast agent in tissue, Ktrans ∫ cp(τ) exp(-kep (t - τ)) dτ, plus vp cp(t) if `extended`.
+    """Return Tofts' model of contrast agent in tissue, Ktrans ∫ cp(τ) exp(-kep (t - τ)) dτ, plus vp cp(t).
 
+    The term of vp is there where `extended` is set.
     `xdata` is (2, m): times in increasing order, and the concentration in the blood plasma at these times, which is
     taken to be linear between them and to begin with the first. Parameters are Ktrans, kep and, extended, vp.
     """
@@ -154,16 +160,16 @@ def expression(text: str, *variables: str) -> CompiledModel:
     require(len(names) <= MAX_PARAMETERS, "parameters", len(names), f"at most {MAX_PARAMETERS}")
     outputs = [*(graph.derivative(value, graph.symbol(name)) for name in names), value]
 
-    def numpy_value(*columns: Any) -> Any:
+    def value_in(xp: Any, *columns: Any) -> Any:
         symbols = dict(zip((*variables, *names), columns, strict=True))
-        return evaluate(graph, value, symbols, formulas.FUNCTIONS) + 0 * (columns[0] + columns[len(variables)])
+        return evaluate(graph, value, symbols, formulas.functions_of(xp)) + 0 * (columns[0] + columns[len(variables)])
 
     return CompiledModel(
         f"expression({', '.join(map(repr, (text, *variables)))})",
         "program",
         names,
         variables,
-        numpy_value,
+        value_in,
         program=compile_program(graph, outputs, names, variables),
         device_row=device_row(graph, outputs, names, variables),
     )

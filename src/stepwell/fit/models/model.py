@@ -8,19 +8,20 @@ from typing import Any
 
 import numpy as np
 
+from stepwell.arrays import is_array, kind_of, namespace_of
 from stepwell.fit.models.program import Program
 
 
 class CompiledModel:
     """A curve that is compiled: `stepwell.curve_fit` fits it without calling Python.
 
-    It is a function ``model(x, *params)`` as well, of NumPy arrays, and fits SciPy's ``curve_fit`` as one. Models are
-    made by the functions of `stepwell.models`.
+    It is a function ``model(x, *params)`` as well, of NumPy, CuPy, PyTorch or JAX arrays, and fits SciPy's
+    ``curve_fit`` as one. Models are made by the functions of `stepwell.models`.
 
     Attributes
     ----------
-    names : tuple of str
-        Parameters, in their order.
+    parameters : tuple of str
+        Names of the parameters, in their order.
     variables : tuple of str
         What `x` holds: one name for arrays (m,), more for arrays (variables, m).
     bounds : tuple of two lists
@@ -31,7 +32,7 @@ class CompiledModel:
         self,
         text: str,
         kind: str,
-        names: Sequence[str],
+        parameters: Sequence[str],
         variables: Sequence[str],
         value: Callable[..., Any],
         *,
@@ -42,35 +43,35 @@ class CompiledModel:
         device_row: str | None = None,
     ) -> None:
         self._text, self.kind = text, kind
-        self.names, self.variables = tuple(names), tuple(variables)
+        self.parameters, self.variables = tuple(parameters), tuple(variables)
         self.count, self.flag = count, flag
         self.program, self.device_row = program, device_row
         self._value = value
-        pairs = bounds or [(-np.inf, np.inf)] * len(self.names)
+        pairs = bounds or [(-np.inf, np.inf)] * len(self.parameters)
         self.bounds = [low for low, _ in pairs], [high for _, high in pairs]
-        words = [self.variables[0] if len(self.variables) == 1 else "x", *self.names]
+        words = [self.variables[0] if len(self.variables) == 1 else "x", *self.parameters]
         self.__signature__ = inspect.Signature(
             [inspect.Parameter(word, inspect.Parameter.POSITIONAL_OR_KEYWORD) for word in words]
         )
         self.__name__ = text.partition("(")[0]
 
     @property
-    def parameters(self) -> int:
+    def n(self) -> int:
         """Number of parameters."""
-        return len(self.names)
+        return len(self.parameters)
 
     def __call__(self, x: Any, *params: Any, **named: Any) -> Any:
         """Return the values at points `x`; parameters broadcast against them."""
-        params = (*params, *(named.pop(name) for name in self.names[len(params) :] if name in named))
-        if len(params) != self.parameters or named:
+        params = (*params, *(named.pop(name) for name in self.parameters[len(params) :] if name in named))
+        if len(params) != self.n or named:
             got = f"{len(params)} parameters" + (f" and {', '.join(map(repr, named))}" if named else "")
-            raise TypeError(f"{self!r} got {got}; allowed: {', '.join(self.names)}")
+            raise TypeError(f"{self!r} got {got}; allowed: {', '.join(self.parameters)}")
         columns = (x,) if len(self.variables) == 1 else tuple(x)
         if len(columns) != len(self.variables):
             raise ValueError(
                 f"x has {len(columns)} rows; allowed: {len(self.variables)}, which are {', '.join(self.variables)}"
             )
-        return self._value(*columns, *params)
+        return self._value(_library_of(*params, *columns), *columns, *params)
 
     def jac(self, x: Any, *params: Any) -> np.ndarray:
         """Return the derivatives by the parameters, (m, n), or (problems, m, n) where parameters are columns.
@@ -92,6 +93,12 @@ class CompiledModel:
 
         return fit(self, problem)
 
+    def __stepwell_fit_on_device__(self, *arguments: Any) -> Any:
+        """Fit data on a CUDA device, from the arguments of ``curve_fit``; returns its result."""
+        from stepwell.fit.models.device import curve_fit
+
+        return curve_fit(self, *arguments)
+
     def __reduce__(self) -> tuple[Any, ...]:
         return _made_again, (self._text,)
 
@@ -105,6 +112,14 @@ class CompiledModel:
         return f"models.{self._text}"
 
 
+def _library_of(*values: Any) -> Any:
+    """Return the namespace of the first array that is not NumPy's; else NumPy."""
+    for value in values:
+        if is_array(value) and kind_of(value) != "numpy":
+            return namespace_of(value)
+    return np
+
+
 def _made_again(text: str) -> CompiledModel:
     """Return the model that a text stands for; pickles hold the call that made a model."""
     import ast
@@ -112,7 +127,8 @@ def _made_again(text: str) -> CompiledModel:
     from stepwell.fit.models import makers
 
     call = ast.parse(text, mode="eval").body
-    assert isinstance(call, ast.Call) and isinstance(call.func, ast.Name)
+    assert isinstance(call, ast.Call)
+    assert isinstance(call.func, ast.Name)
     arguments = [ast.literal_eval(argument) for argument in call.args]
     named = {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
     found = getattr(makers, call.func.id)(*arguments, **named)

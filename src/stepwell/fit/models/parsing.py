@@ -41,7 +41,8 @@ def parse(text: str, variables: Sequence[str]) -> tuple[Graph, int, tuple[str, .
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ValueError(f"expression is {text!r}, which is not one: {error}") from None
-    graph, names = Graph(), []
+    graph = Graph()
+    names: list[str] = []
     for node in _in_order(tree):
         if isinstance(node, ast.Name) and node.id not in (*FUNCTIONS, "pow", *CONSTANTS, *variables, *names):
             names.append(node.id)

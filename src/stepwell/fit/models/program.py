@@ -27,7 +27,9 @@ class Program:
     uniform: int
 
 
-def compile_program(graph: Graph, outputs: Sequence[int], parameters: Sequence[str], variables: Sequence[str]) -> Program:
+def compile_program(
+    graph: Graph, outputs: Sequence[int], parameters: Sequence[str], variables: Sequence[str]
+) -> Program:
     """Number the registers and write the instructions.
 
     What depends on parameters alone has a register of its own; registers of points are used again once nobody reads

@@ -71,8 +71,7 @@ def tv(
     bounds : pair (lower, upper), Bounds or array, optional
         ``(0, None)``: X >= 0. Each a number, an image or one like X; None or an infinity is no bound.
     noise : float or array of k floats, optional
-        Standard deviation σ of the noise of one datum, for the rules. (In :func:`stepwell.tikhonov` it is the norm
-        over all data, σ√m.)
+        Standard deviation σ of the noise of one datum, for the rules.
     joint : bool, default False
         Let the rule find one λ for all columns together.
     spacing : sequence of float, optional

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stepwell.arrays import Array
+from stepwell.arrays.presenting import Presented
 from stepwell.arrays.reprs import summarise
 from stepwell.common.status import SolverStatus
 
@@ -62,7 +63,7 @@ class TVProgress:
 
 
 @dataclass(repr=False)
-class TVResult:
+class TVResult(Presented):
     """The images of all columns, each with what is proved of it.
 
     Attributes

@@ -11,7 +11,7 @@ import click
 from rich.text import Text
 
 from stepwell.cli.console import make_table
-from stepwell.cli.output import Voice, output_options
+from stepwell.cli.output import Output, output_options
 from stepwell.lab import problems
 from stepwell.lab.problems.inputs import complete_problem
 
@@ -19,7 +19,7 @@ from stepwell.lab.problems.inputs import complete_problem
 @click.command(name="problems")
 @click.argument("name", required=False, shell_complete=complete_problem)
 @output_options()
-def command(name: str | None, voice: Voice) -> None:
+def command(name: str | None, voice: Output) -> None:
     """List the test problems, or show the documentation of problem NAME."""
     if name is None:
         _list(voice)
@@ -27,7 +27,7 @@ def command(name: str | None, voice: Voice) -> None:
         _show(name, voice)
 
 
-def _list(voice: Voice) -> None:
+def _list(voice: Output) -> None:
     table = make_table("name", "n", "bounds", "sizes and parameters", "what it is")
     table.columns[0].no_wrap = True
     table.columns[0].style = "bold"
@@ -40,7 +40,7 @@ def _list(voice: Voice) -> None:
     voice.record({}, {"problems": [dataclasses.asdict(line) for line in problems.listing()]})
 
 
-def _show(name: str, voice: Voice) -> None:
+def _show(name: str, voice: Output) -> None:
     try:
         problem = problems.get(name)
     except ValueError as error:

@@ -23,7 +23,7 @@ from stepwell.cli.inputs import (
     usage_errors,
     writing_trouble,
 )
-from stepwell.cli.output import Voice, output_options
+from stepwell.cli.output import Output, output_options
 from stepwell.common.files import Unreadable, replacing
 from stepwell.lab.problems import Problem
 from stepwell.lab.problems.inputs import build_problem, complete_problem
@@ -130,7 +130,7 @@ _SEARCH = {"ls_ftol": "ftol", "ls_gtol": "gtol", "ls_xtol": "xtol", "stpmin": "s
     help="How often: every K iterations, or a time such as '30 s', '5 min', '1 h'.",
 )
 @output_options()
-def command(problem: str, voice: Voice, **given: Any) -> None:  # fmt: skip
+def command(problem: str, voice: Output, **given: Any) -> None:  # fmt: skip
     """Minimise the test problem PROBLEM and report.
 
     `stepwell problems` lists the names. The exit status is 0 if the run converged, 1 if it did not (standard error
@@ -177,7 +177,7 @@ class _Run:
         settings: Settings,
         kind: dict[str, str],
         given: dict[str, Any],
-        voice: Voice,
+        voice: Output,
     ) -> None:
         self.voice = voice
         self.problem, self.bounds, self.settings, self.kind, self.given = problem, bounds, settings, kind, given

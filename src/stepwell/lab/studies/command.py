@@ -22,7 +22,7 @@ from stepwell.cli.inputs import (
     threads_parameter,
     writing_trouble,
 )
-from stepwell.cli.output import Voice, output_options, output_parameters
+from stepwell.cli.output import Output, output_options, output_parameters
 from stepwell.common.threads import threads_at_most
 from stepwell.lab.studies import STUDIES, StudyInterrupted, run, settings_of
 from stepwell.lab.studies.frame import Setting, Table
@@ -81,7 +81,7 @@ class StudyGroup(click.Group):
             full: bool,
             toy: bool,
             folder: Path | None,
-            voice: Voice,
+            voice: Output,
             **settings: Any,
         ) -> None:
             if full and toy:
@@ -157,7 +157,7 @@ def _run(
     size: str,
     folder: Path | None,
     settings: dict[str, Any],
-    voice: Voice,
+    voice: Output,
 ) -> None:
     from stepwell.lab.studies.pages import plotting, study_record, where, write_study
 

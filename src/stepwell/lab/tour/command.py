@@ -16,7 +16,7 @@ from rich.table import Table
 
 from stepwell.cli.console import make_console, make_table
 from stepwell.cli.inputs import check_file, open_place, place_options, writing_trouble
-from stepwell.cli.output import Voice, output_options
+from stepwell.cli.output import Output, output_options
 from stepwell.cli.progress_bar import ProgressBar
 from stepwell.common.files import write_text
 from stepwell.common.threads import threads_at_most
@@ -46,7 +46,7 @@ from stepwell.lab.tour.run import Watcher
 @place_options
 @output_options()
 def command(
-    output: Path, quick: bool, open_it: bool | None, array: str, device: str, threads: int | None, voice: Voice
+    output: Path, quick: bool, open_it: bool | None, array: str, device: str, threads: int | None, voice: Output
 ) -> None:
     """Run a small version of every solver, beside SciPy, and write a report.
 

@@ -72,17 +72,17 @@ class CudaTarget(DeviceVectors):
             "quasi_newton", "stepwell_turn", tuple(defines.items()), self.device.device_id
         )
         self._plan(resident, LONGEST_WALK[threads])
-        gangs = self._gangs
+        thread_groups = self._thread_groups
         sums = int(_core.sums_length(self._options)) + NUMBERS
         groups = -(-self._chunks // GROUP)
         partial_stride = sums * (self._chunks + groups + 1)
         walk_stride = walk_words(m, self._walk_length, threads)
         doubles = {
             "small": batch * int(_core.small_length(self.slots)),
-            "partials": gangs * partial_stride,
-            "coefficients": gangs * 2 * m,
-            "scratch": gangs * int(_core.scratch_length(m)),
-            "walk": gangs * walk_stride,
+            "partials": thread_groups * partial_stride,
+            "coefficients": thread_groups * 2 * m,
+            "scratch": thread_groups * int(_core.scratch_length(m)),
+            "walk": thread_groups * walk_stride,
             "states": batch * _core.STATE_SIZE // 8,
             "control": 8 + groups,
             "engine": 128,
@@ -108,7 +108,7 @@ class CudaTarget(DeviceVectors):
         self._upload(at["engine"], bytes(engine) + self._options.to_bytes())
         self._upload(at["control"], bytes(self._sizes["control"]))
         self._start_states(None if box is None else box.own)
-        self._fill_zero(at["partials"], self._sizes["partials"])  # what the first decisions are rehearsed with
+        self._fill_zero(at["partials"], self._sizes["partials"])  # what the first decisions are warmed up with
         self._kernel, self._threads, self._shared_bytes = kernel, threads, shared
         self._f_ring: PinnedBuffer | None = None
         self._launched, self._marks = 0, list[Any]()
@@ -139,9 +139,9 @@ class CudaTarget(DeviceVectors):
         # take about as long as a block takes for this many chunks.
         decisions = 16
         rounds = -(-self.batch // resident_blocks)
-        self._blocks_are_gangs = rounds * (decisions + self._chunks) <= self.batch * (decisions + 1)
-        self._grid = min(self.batch, resident_blocks) if self._blocks_are_gangs else self._chunks + 1
-        self._gangs = self._grid if self._blocks_are_gangs else 1
+        self._blocks_are_groups = rounds * (decisions + self._chunks) <= self.batch * (decisions + 1)
+        self._grid = min(self.batch, resident_blocks) if self._blocks_are_groups else self._chunks + 1
+        self._thread_groups = self._grid if self._blocks_are_groups else 1
         walk = 32
         while walk < min(self.n, longest_walk):
             walk *= 2
@@ -172,13 +172,13 @@ class CudaTarget(DeviceVectors):
             stream,
             self._at["engine"],
             self._at["states"],
-            np.int32(self._blocks_are_gangs),
+            np.int32(self._blocks_are_groups),
             device_address(g),
             self._host_values(f) if on_host else device_address(f),
             np.int32(not on_host and dtype_name(f.dtype) == "float32"),
             np.int32(part),
             shared_bytes=self._shared_bytes,
-            cooperative=not self._blocks_are_gangs,
+            cooperative=not self._blocks_are_groups,
         )
         # Until the next turn: JAX may otherwise reuse their memory before the device has read it.
         self._kept_turn = (f, g)

@@ -64,7 +64,7 @@ void run(FactorTrial& trial) {
         double* column = ws.panel + static_cast<int64_t>(slot) * length;
         matrix.gather(team, ws.envelope, j, ws.scale[j], column, length);
         matrix.bounds(ws.envelope, j, column, ws.low[slot], ws.high[slot]);
-        const Entrance entrance = factor.weigh(j, ws.b, 0.0, 0, 0);
+        const Inserted entrance = factor.weigh(j, ws.b, 0.0, 0, 0);
         if (entrance.outcome == Entry::entered)
             factor.accept(entrance);
         else

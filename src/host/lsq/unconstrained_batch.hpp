@@ -71,7 +71,7 @@ struct GuessedGroup {
 // Of systems of a kind with at most `width` columns. Nothing goes across lanes: the numbers of a system do
 // not depend on the others.
 template <class Kind, int width>
-class Guesses {
+class UnconstrainedBatch {
 public:
     // Of `here` systems from `first` on, from A'b and then b'b, the numbers of a column side by side. Returns
     // a bit for each that is answered. (Numbers are written of those that are not as well: who solves them
@@ -82,24 +82,24 @@ public:
         for (int j = 0; j < width; ++j) at.c[j] = Systems::from(linear + group * j);
         at.squared_b = Systems::from(linear + group * kept_columns);
         if constexpr (summed) {
-            const double* sums = job.family.sum_high + first * job.family.sum_stride;
+            const double* sums = job.constraints.sum_high + first * job.constraints.sum_stride;
             at.wanted = Systems::all(sums[0]);
-            for (int k = 1; job.family.sum_stride && k < here; ++k)
-                at.wanted.set(k, sums[k * job.family.sum_stride]);
+            for (int k = 1; job.constraints.sum_stride && k < here; ++k)
+                at.wanted.set(k, sums[k * job.constraints.sum_stride]);
         }
         at.solve(table);
         // (Whatever becomes of them: whether they are answered is known late, and seldom foreseen.)
         for (int j = 0; j < width; ++j) at.x[j].write(found.x[j], group);
         const unsigned positive = found.positive = at.positive();
-        if (!positive || job.family.deviation || job.family.used_lam) return 0;
+        if (!positive || job.constraints.deviation || job.constraints.used_lam) return 0;
         const unsigned held = positive & at.judge(job, table);
         if (!held) return 0;
-        if constexpr (sizeof(Scalar) < sizeof(double)) at.round(job, table);
+        if (Numbers(job).rounds) at.round(job, table);
         return held & at.write(job, table, first, here);
     }
 
 private:
-    typedef typename Kind::Scalar Scalar;
+    typedef typename Kind::Numbers Numbers;
     static constexpr bool summed = Kind::summed;
     static constexpr int group = systems_at_once;
     static constexpr int side = min_of(group, register_lanes<double>), parts = group / side;
@@ -267,14 +267,14 @@ private:
         void round(const Job& job, const GuessTable& table) {
             for (int j = 0; j < width; ++j)
                 for (int k = 0; k < group; ++k)
-                    x[j].set(k, double(Scalar(x[j].of(k) * table.scale[j])) * table.unit[j]);
+                    x[j].set(k, Numbers(job).rounded(x[j].of(k) * table.scale[j]) * table.unit[j]);
             if constexpr (summed) find_missed(table);
             judge(job, table);
         }
 
         // Returns the systems of which all x are finite.
         unsigned write(const Job& job, const GuessTable& table, int64_t first, int here) {
-            const Family& family = job.family;
+            const Constraints& constraints = job.constraints;
             const int columns = job.columns;
             const int64_t row = first * columns;
             Systems odd, out[width];
@@ -282,9 +282,10 @@ private:
                 out[j] = x[j] * table.scale[j];
                 odd.add(out[j], 0);
             }
-            write_rows(out, columns, here, static_cast<Scalar*>(job.x) + row);
+            const Numbers numbers(job);
+            numbers.with(numbers.after(job.x, row), [&](auto* to) { write_rows(out, columns, here, to); });
             for (int j = 0; j < width; ++j) out[j] = w[j] * table.unit[j];
-            write_rows(out, columns, here, static_cast<Scalar*>(job.dual) + row);
+            numbers.with(numbers.after(job.dual, row), [&](auto* to) { write_rows(out, columns, here, to); });
             const size_t bytes = static_cast<size_t>(here * columns);
             if (job.active) std::memset(job.active + row, 1, bytes);
             residual.write(job.residual + first, here);
@@ -293,13 +294,13 @@ private:
                 write_counts<group>(job, first, table.counts);
             else
                 for (int k = 0; k < here; ++k) write_counts<1>(job, first + k, table.counts);
-            if (family.general) {
-                std::memset(family.state + row, 0, bytes);
-                multiplier.write(family.multiplier + first, here);
-                missed.size().write(family.equality_error + first, here);
+            if (constraints.general) {
+                std::memset(constraints.state + row, 0, bytes);
+                multiplier.write(constraints.multiplier + first, here);
+                missed.size().write(constraints.equality_error + first, here);
             }
-            if (summed && family.gap)
-                gap_of(out, family.coefficients ? &table : nullptr).write(family.gap + first, here);
+            if (summed && constraints.gap)
+                gap_of(out, constraints.coefficients ? &table : nullptr).write(constraints.gap + first, here);
             Bits finite[parts];
             for (int p = 0; p < parts; ++p) finite[p] = odd.part[p] == 0;
             return joined(finite);
@@ -318,6 +319,7 @@ private:
         }
 
         // A row a system, of two columns at a time.
+        template <class Scalar>
         static void write_rows(const Systems (&values)[width], int columns, int here, Scalar* to) {
             typedef typename VectorOf<Scalar, 2>::anywhere Two;
             Scalar buffer[group * width];

@@ -1,4 +1,4 @@
-"""The books of one run of a method: which columns are still at work, how each came along and how it ended."""
+"""How the columns of one run of a method come along: which are still at work, their residuals, how each ended."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PATIENCE, PATIENCE_NEAR_ROUNDING = 200, 10
 NEAR_ROUNDING = 1e4
 
 
-class Ledger:
+class ColumnProgress:
     """Columns at work, their histories, and the finished columns' solutions.
 
     ``columns`` holds the numbers of the columns at work, in the order in which the method keeps them.
@@ -42,12 +42,12 @@ class Ledger:
             self.end_all(LinearStatus.ITERATION_LIMIT)
 
     def step(self, products: float) -> None:
-        """Book one step of all columns at work, that took so many products together."""
+        """Count one step of all columns at work, that took so many products together."""
         self.iterations[self.columns] += 1
         self.products[self.columns] += products / self.columns.size
 
     def look(self, steps: int, norms: np.ndarray) -> None:
-        """Book the residual norms of the latest steps, a row per step, and end the columns that are through."""
+        """Record the residual norms of the latest steps, a row per step, and end the columns that are through."""
         relative = norms / self.task.norms[self.columns]
         self._records.append((self.columns, relative))
         now, best, age = relative[-1], self._best[self.columns], self._age[self.columns]
@@ -124,8 +124,8 @@ class Ledger:
         return Correction(x, self.iterations, self.products, history, self._claims.tolist())
 
 
-class WideLedger(Ledger):
-    """The books of columns that stay in the blocks when they have ended, which so keep their shape.
+class WideColumnProgress(ColumnProgress):
+    """The progress of columns that stay in the blocks when they have ended, which so keep their shape.
 
     That is for a library that compiles a program for every shape: it takes longer than the products of the columns that
     have ended. What the method makes of those is not looked at any more.
@@ -136,7 +136,7 @@ class WideLedger(Ledger):
         super().__init__(task)
 
     def look(self, steps: int, norms: np.ndarray) -> None:
-        """Book the residual norms of the latest steps, a row per step, and end the columns that are through."""
+        """Record the residual norms of the latest steps, a row per step, and end the columns that are through."""
         super().look(steps, norms[:, self.columns])
 
     def ended_so(self, status: LinearStatus) -> np.ndarray:
@@ -165,6 +165,6 @@ class WideLedger(Ledger):
         return self._finished[0]
 
 
-def ledger_for(task: Round) -> Ledger:
-    """Return the books for a run, as the library of its blocks wants them."""
-    return WideLedger(task) if shapes_are_compiled(task.residual) else Ledger(task)
+def progress_for(task: Round) -> ColumnProgress:
+    """Return the progress of a run that starts, as the library of its blocks wants them."""
+    return WideColumnProgress(task) if shapes_are_compiled(task.residual) else ColumnProgress(task)

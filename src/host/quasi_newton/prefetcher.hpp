@@ -6,18 +6,18 @@
 
 SW_BEGIN
 
-class Upcoming {
+class Prefetcher {
 public:
     void clear() { count = at = 0; }
     void add(const void* from, int64_t bytes) {
         pieces[count++] = {static_cast<const unsigned char*>(from), int((bytes + line - 1) / line)};
     }
     // So many lines of the cache.
-    void ask(int lines) {
+    void prefetch(int lines) {
         for (; lines > 0 && at < count; ++at) {
             const auto [from, left] = pieces[at];
             const int now = min_of(lines, left);
-            for (int k = 0; k < now; ++k) prefetch(from + k * line);
+            for (int k = 0; k < now; ++k) stepwell::prefetch(from + k * line);
             if (now < left) {
                 pieces[at] = {from + now * line, left - now};
                 return;
@@ -25,7 +25,7 @@ public:
             lines -= now;
         }
     }
-    void ask_for_rest() { ask(1 << 20); }
+    void prefetch_rest() { prefetch(1 << 20); }
 
 private:
     static constexpr int64_t line = 64;

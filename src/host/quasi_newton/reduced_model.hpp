@@ -14,13 +14,13 @@
 
 #include "core/quasi_newton/compact.hpp"
 #include "host/quasi_newton/history_rows.hpp"
-#include "host/quasi_newton/upcoming.hpp"
+#include "host/quasi_newton/prefetcher.hpp"
 
 SW_BEGIN
 
 // Memory of one thread: the free variables of the problem that has its turn, and the rows of that matrix: of
 // Y, of S, of F. Columns are those of S, of F, and the right-hand side; Y has a diagonal only.
-class FewFree {
+class ReducedModel {
 public:
     static constexpr int most_free = 32, most_pairs = 32;
 
@@ -33,7 +33,7 @@ public:
         const int pairs = min_of(capacity, most_pairs);
         return size_t(2 * pairs + most_free) * stride_for(pairs, most_free);
     }
-    explicit FewFree(int capacity) : memory(doubles_for(capacity)) {}
+    explicit ReducedModel(int capacity) : memory(doubles_for(capacity)) {}
     size_t doubles() const { return memory.capacity(); }
 
     // The free variables, by a bit each, and what rows have at them: of so many pairs, [Y; S] by age.
@@ -80,14 +80,14 @@ public:
     // Factors K, then B over the free variables. `first` and `form` of what it returns are those of K and the
     // gradient, `second` says whether the step is sound. The longest stretch of a turn in which little is
     // read: what comes next is asked for here.
-    BothFactored factor(const SmallMatrices& m, const State& s, Upcoming& upcoming) {
+    BothFactored factor(const SmallMatrices& m, const State& s, Prefetcher& prefetcher) {
         const double theta = 1 / s.gamma;
         fill(m, s, theta);
         BothFactored found{true, false, 0};
         const int size = pairs + free;
         int row = 0;
         for (; row + 4 <= size; row += 4) {
-            upcoming.ask(24);
+            prefetcher.prefetch(24);
             if (!eliminate<4>(row)) break;
         }
         if (row + 4 > size) {

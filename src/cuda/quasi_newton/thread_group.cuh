@@ -60,9 +60,9 @@ __shared__ unsigned int awaited;
 // With the last release: the turn is over, for all but member 0.
 __shared__ bool turn_is_over;
 
-struct Gang {
+struct ThreadGroup {
     Block block;
-    Barrier* barrier;  // null: one block is the whole gang
+    Barrier* barrier;  // null: one block is the whole thread group
     int member, members;
 
     __device__ bool decides() const { return member == 0; }

@@ -28,7 +28,7 @@ struct TileGram {
 
 // Those of one problem lie chunk by chunk. Small problems have little to save, and in large ones the memory
 // takes longer than the products.
-struct KeptGrams {
+struct TileGramCache {
     static constexpr int64_t min_size = 2048, max_size = int64_t(1) << 24;
     static constexpr int max_capacity = 20;
 

@@ -1,0 +1,141 @@
+"""What every result can do for a person: plot, to_dict, HTML; bars for progress=True; names that exist; warnings."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import stepwell
+
+A = np.random.default_rng(0).random((12, 4))
+B = np.random.default_rng(1).random((12, 3))
+RESULTS = {
+    "nnls": lambda: stepwell.nnls(A, B[:, 0]),
+    "nnls of many": lambda: stepwell.nnls(A, B.T),
+    "lsq_linear": lambda: stepwell.lsq_linear(A, B.T, bounds=(0, 1)),
+    "tikhonov": lambda: stepwell.tikhonov(A, B, 0.1),
+    "cg": lambda: stepwell.cg(A.T @ A, A.T @ B),
+    "tv": lambda: stepwell.tv(None, np.ones(16), 0.1, shape=(4, 4)),
+    "minimize": lambda: stepwell.minimize(lambda x: ((x - 1) ** 2).sum(), np.zeros(3)),
+    "minimize_batch": lambda: stepwell.minimize_batch(
+        lambda x: (((x - 1) ** 2).sum(axis=1), 2 * (x - 1)), np.zeros((2, 3)), jac=True
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_results_become_dicts_tables_and_pictures(name, tmp_path):
+    result = RESULTS[name]()
+    held = result.to_dict()
+    np.testing.assert_array_equal(held["x"], np.asarray(result.x))
+    assert not any(key.startswith("_") for key in held)
+    text = result._repr_html_()
+    assert text.startswith(f"<table><caption>{type(result).__name__}</caption>")
+    assert "<th>x</th>" in text
+    assert len(text) < 20_000
+    pytest.importorskip("matplotlib")
+    figure = result.plot(tmp_path / "a.png")
+    assert (tmp_path / "a.png").read_bytes()[:4] == b"\x89PNG"
+    assert figure.axes
+
+
+def test_html_is_escaped():
+    result = stepwell.nnls(A, B[:, 0])
+    assert "<b>" not in type(result)._repr_html_(type("R", (), {"__repr__": lambda self: "R\n  a: <b>x</b>"})())
+
+
+def test_true_shows_a_bar_and_a_callable_goes_on_working(capsys):
+    told = []
+    plain = stepwell.nnls(A, B.T)
+    for progress in (True, False, None, lambda *news: told.append(news)):
+        again = stepwell.nnls(A, B.T, progress=progress)
+        np.testing.assert_array_equal(again.x, plain.x)
+    assert told[-1] == (3, 3)
+    assert capsys.readouterr().out == ""  # nothing moves in a pipe
+
+
+def test_a_notebook_has_tqdms_bar(monkeypatch):
+    pytest.importorskip("tqdm")
+    from stepwell.common import progress
+
+    class Shell:
+        pass
+
+    module = type(sys)("IPython")
+    module.get_ipython = Shell
+    monkeypatch.setitem(sys.modules, "IPython", module)
+    assert progress.in_notebook()
+    with progress.shown_bar("work") as tell:
+        tell(1, 2)
+        tell(2, 2)
+    module.get_ipython = lambda: type("TerminalInteractiveShell", (), {})()
+    assert not progress.in_notebook()
+
+
+def test_modules_are_there_on_first_use_or_name_what_to_install():
+    program = """
+import sys, stepwell
+sys.modules["torch"] = None
+try:
+    stepwell.torch
+except ImportError as error:
+    assert "stepwell.torch needs torch: pip install torch" in str(error), error
+else:
+    raise AssertionError
+for name in ("botorch", "gpytorch", "sklearn", "cil"):
+    sys.modules[name] = None
+for name in dir(stepwell.plugs):
+    try:
+        getattr(stepwell.plugs, name)
+    except ImportError as error:
+        assert f"stepwell.plugs.{name} needs" in str(error), error
+    else:
+        raise AssertionError(name)
+assert set(dir(stepwell)) == {*stepwell.__all__, "torch", "plugs"}
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+
+
+def test_torch_is_there_on_first_use():
+    pytest.importorskip("torch")
+    assert stepwell.torch.LBFGSB.__module__ == "stepwell.torch"
+
+
+def test_typos_of_options_get_a_hint():
+    with pytest.warns(match=r"unknown options \['maxitr'\] are ignored; did you mean 'maxiter'\?"):
+        stepwell.minimize(lambda x: (x**2).sum(), np.ones(2), options={"maxitr": 3})
+
+
+def test_a_forgotten_jac_is_told_where_it_costs_much():
+    def fun(x):
+        return ((x - 1) ** 2).sum()
+
+    with pytest.warns(match="no jac: each gradient takes 3,000 evaluations of fun"):
+        stepwell.minimize(fun, np.zeros(3000), options={"maxiter": 1})
+    stepwell.minimize(fun, np.zeros(1000), jac="2-point", options={"maxiter": 1})  # asked for: no warning
+
+
+def test_a_torch_function_that_returns_a_vector_is_told_so():
+    torch = pytest.importorskip("torch")
+    with pytest.raises(TypeError, match=r"fun returned a tensor of shape \(3,\); allowed: one number"):
+        stepwell.minimize(lambda x: (x - 1) ** 2, torch.zeros(3))
+
+
+def test_commands_and_long_runs_are_logged(tmp_path, caplog):
+    from click.testing import CliRunner
+
+    from stepwell.apps import unmixing
+    from stepwell.cli.group import main
+
+    scene = unmixing.simulate(6, 5, bands=20)
+    np.save(tmp_path / "a.npy", scene.image)
+    with caplog.at_level(logging.INFO, "stepwell"):
+        unmixing.unmix_image(tmp_path / "a.npy", scene.library, tmp_path / "out", wavelengths=scene.library.wavelengths)
+        CliRunner().invoke(main, ["deconvolve", "--synthetic", "2", "-o", str(tmp_path / "a.npz")])
+    assert {record.name for record in caplog.records} == {"stepwell"}
+    assert "6 of 6 slabs are done" in caplog.text
+    assert "deconvolve: begins" in caplog.text
