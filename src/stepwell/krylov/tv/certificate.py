@@ -18,7 +18,6 @@ from stepwell.krylov.tv.metric import Base
 from stepwell.krylov.tv.task import Grid, Task, column_sums, image_sums, take_images
 from stepwell.krylov.tv.transforms import Cosines, poisson_inverse
 
-
 #: A mean of what is to be repaired is rounding below this part of its size, in single precision too.
 MEAN_LEFT = 1e-5
 
