@@ -175,3 +175,19 @@ def test_another_programs_answer_is_judged():
     assert true - ORACLE <= judged.gap[0] <= true + 2e-6
     outside = stepwell.tv_gap(A, B[:, 0], near - 1, 0.5, shape=(SIDE, SIDE), bounds=(0, None))
     assert outside.objective[0] == outside.gap[0] == np.inf
+
+
+@pytest.mark.parametrize("kind", ["isotropic", "anisotropic"])
+@pytest.mark.parametrize("across", [None, 0.5])
+def test_two_bounds_in_denoising_prove_nothing_wrong(kind, across):
+    """Any feasible image has an objective above the lower bound: here that of another run, whose bounds are wider."""
+    rng = np.random.default_rng(0)
+    image = np.kron(rng.random((3, 4)), np.ones((8, 6)))[:, :, None] + 0.1 * rng.normal(size=(24, 24, 2))
+    B = image.reshape(-1, 2)
+    given = {"shape": (24, 24), "kind": kind, "across": across}
+    wide = stepwell.tv(None, B, 0.15, bounds=(0, None), tol=1e-4, **given)
+    assert wide.x.max() < 1  # so that it is feasible
+    both = stepwell.tv(None, B, 0.15, bounds=(0, 1), tol=1e-3, **given)
+    assert both.success
+    assert np.all(both.lower <= wide.objective)
+    assert np.all(both.objective <= (1 + 1e-3) * wide.objective)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from typing import Any
 
 import numpy as np
 
@@ -20,10 +21,8 @@ def transform(plan: Plan, block: Array, back: bool) -> Array:
 def run_sweeps(plan: Plan, sweep: Sweep) -> tuple[Array | None, ...]:
     """Run the sweeps of all problems; return x, z, u, s and v (None without bounds)."""
     given = {one.name: getattr(sweep, one.name) for one in fields(sweep)}
-    viewed = {
-        name: host_view(value)
-        for name, value in given.items()
-        if is_array(value) and not isinstance(value, np.ndarray)
-    }  # fmt: skip
+    viewed: dict[str, Any] = {
+        name: host_view(value) for name, value in given.items() if is_array(value) and not isinstance(value, np.ndarray)
+    }
     found = host.run_sweeps(plan, replace(sweep, **viewed))
     return tuple(None if part is None else copy_to_device_of(part, sweep.linear) for part in found)

@@ -18,6 +18,9 @@ from stepwell.krylov.tv.metric import Base
 from stepwell.krylov.tv.task import Grid, Task, column_sums, image_sums, take_images
 from stepwell.krylov.tv.transforms import Cosines, poisson_inverse
 
+#: A mean of what is to be repaired is rounding below this part of its size, in single precision too.
+MEAN_LEFT = 1e-5
+
 
 @dataclass
 class Certifier:
@@ -77,6 +80,8 @@ class Certifier:
             q = q - self.ones_image * along(t, q)
             above, below, _ = self._targets(q, room)
         w = room.positive(q) * along(above, q) + room.negative(q) * along(below, q)
+        # What is repaired must have no mean, or it is not repaired: then nothing is proved.
+        sound = np.abs(image_sums(q - w)) <= MEAN_LEFT * image_sums(xp.abs(q))
         p = p - differences(self.cosines.inverse(self.cosines.forward(q - w) * self.poisson), weights)
         size = sizes(p, self.anisotropic)
         largest = to_host(xp.max(xp.reshape(xp.moveaxis(size, 1, 0), (size.shape[1], -1)), axis=1))
@@ -89,7 +94,7 @@ class Certifier:
         with np.errstate(divide="ignore", invalid="ignore"):
             most = np.where(largest > 0, lam / np.where(largest > 0, largest, 1), np.inf)
             scale = np.clip(np.where(square > 0, linear / np.where(square > 0, square, 1), 0.0), 0.0, most)
-        found: np.ndarray = scale * linear - 0.5 * scale * scale * square
+        found: np.ndarray = np.where(sound, scale * linear - 0.5 * scale * scale * square, 0.0)
         return found
 
     def _of_problems(self, sums: np.ndarray) -> np.ndarray:

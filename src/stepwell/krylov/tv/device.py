@@ -109,13 +109,14 @@ class _Launches:
         kernel.allow_shared_memory(size, self.device_id)
         launch(kernel, self.batch * job.panels, THREADS, stream, job, shared_bytes=size)
 
-    def sweep(self, steps: list[Any], stream: int) -> None:
-        """Run one sweep of all problems that have some left."""
-        for step in steps:
-            self.lines(step, stream)
-        update, count = (_kernel(entry, self.dtype, self.device_id) for entry in ("tv_update", "tv_next"))
-        launch(update, self.batch * -(-self.plan.pixels // THREADS), THREADS, stream, steps[0])
-        launch(count, 1, 1, stream, steps[0])
+    def sweeps(self, steps: list[Any], stream: int, count: int) -> None:
+        """Run so many sweeps of all problems that have some left."""
+        update, after = (_kernel(entry, self.dtype, self.device_id) for entry in ("tv_update", "tv_next"))
+        for _ in range(count):
+            for step in steps:
+                self.lines(step, stream)
+            launch(update, self.batch * -(-self.plan.pixels // THREADS), THREADS, stream, steps[0])
+            launch(after, 1, 1, stream, steps[0])
 
     def end(self) -> None:
         """Wait where the library's own work does not follow ours on one stream."""
@@ -184,12 +185,11 @@ def run_sweeps(plan: Plan, sweep: Sweep) -> tuple[Array, ...]:
     steps += [launches.job(axis, x, back=1, **shared) for axis in reversed(range(last))]
     rounds = int(sweep.counts.max())
     if rounds >= 2 * IN_GRAPH:
-        graph = Graph(lambda stream: [launches.sweep(steps, stream) for _ in range(IN_GRAPH)])
+        graph = Graph(lambda stream: launches.sweeps(steps, stream, IN_GRAPH))
         for _ in range(rounds // IN_GRAPH):
             graph.launch(launches.stream)
         rounds %= IN_GRAPH
-    for _ in range(rounds):
-        launches.sweep(steps, launches.stream)
+    launches.sweeps(steps, launches.stream, rounds)
     launches.end()
     z = shrunk(w, sweep.threshold, sweep.least, sweep.anisotropic)
     u = w - z

@@ -53,9 +53,11 @@ def fit_base(task: Task) -> Base:
     A, grid = task.A, task.grid
     if task.identity:
         one = copy_to_device_of(np.ones((grid.pixels, 1)), task.B)
+        values = copy_to_device_of(np.ones((1,) * (1 + len(grid.dims))), task.B)
         return Base(
-            copy_to_device_of(np.ones((1,) * (1 + len(grid.dims))), task.B), 1.0, 1.0, one, one, 1.0, 0.0, 1.0, 0.0
-        )
+            values, geometric_mean=1.0, column_square=1.0, ones_data=one, ones_image=one,
+            ones_square=float(grid.pixels), adjoint_error=0.0, size=1.0, products=0.0,
+        )  # fmt: skip
     plane = Grid(grid.shape, 1, grid.weights[-len(grid.shape) :])
     cosines = Cosines(grid.shape, task.B)
     signs = np.random.default_rng(1).choice([-1.0, 1.0], size=(1, *grid.shape))
