@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from stepwell.api.nnls import nnls
+from stepwell.api.lsq import nnls
 from stepwell.apps.files import envi
 from stepwell.apps.images import Image
 from stepwell.apps.unmixing.library import SpectralLibrary
