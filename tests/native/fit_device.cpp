@@ -17,6 +17,7 @@
 #define SW_WEIGHTED 1
 #define SW_OWN_X 0
 #define SW_LOSS 0
+#define SW_REFILL 8
 #define SW_THREADS 64
 #define SW_BLOCKS 1
 #define SW_SHARED_MEMORY static __attribute__((aligned(16))) char memory[1 << 16];
@@ -113,10 +114,11 @@ int main() {
             evaluate(job, problem, s.trial, cost, g, H);
             fit_turn(n, job.options, low, high, s, cost, g, H);
         }
+        if (s.accepted > 0) s.promise = certify(n, low, high, s, 1.0).promise;
         write_answer(n, job, k, low, high, s, counted);
     }
     int unwritten = 0, other_status = 0, other_evaluations = 0, converged = 0, at_bounds = 0;
-    double cost = 0;
+    double cost = 0, promise = 0;
     for (int k = 0; k < problems; ++k) {
         unwritten += device.counts[k] == -77;
         other_status += device.counts[k] != single.counts[k];
@@ -124,10 +126,13 @@ int main() {
         converged += device.counts[k] > 0;
         for (int j = 0; j < 4; ++j) at_bounds += device.active[4 * k + j] != 0;
         const double apart = std::fabs(device.reals[k] / single.reals[k] - 1);
-        if (device.counts[k] > 0) cost = apart > cost ? apart : cost;
+        if (device.counts[k] <= 0) continue;
+        cost = apart > cost ? apart : cost;
+        const double promised = std::fabs(device.reals[problems + k] - single.reals[problems + k]);
+        promise = promised > promise ? promised : promise;
     }
     std::printf(
         "{\"unwritten\": %d, \"status\": %d, \"evaluations\": %d, \"converged\": %d, \"at_bounds\": %d, "
-        "\"cost\": %.3g, \"drawn\": %d}\n",
-        unwritten, other_status, other_evaluations, converged, at_bounds, cost, int(queue));
+        "\"cost\": %.3g, \"promise\": %.3g, \"drawn\": %d}\n",
+        unwritten, other_status, other_evaluations, converged, at_bounds, cost, promise, int(queue));
 }

@@ -66,7 +66,21 @@ template <int N>
 struct BoundedStep {
     double d[N];
     int8_t side[N];
+    double bend;  // dᵀA⁻¹d over what is free: how fast damping shortens the step
 };
+
+// vᵀA⁻¹v from the factor; v is overwritten.
+template <class Size>
+SW_HD double bend_of(Size size, const double* factor, double* v) {
+    double total = 0;
+    for (int i = 0; i < size; ++i) {
+        double sum = v[i];
+        for (int k = 0; k < i; ++k) sum -= factor[at(i, k)] * v[k];
+        v[i] = sum;
+        total += sum * sum * factor[at(i, i)];
+    }
+    return total;
+}
 
 // The active set; `step` holds a point of the box and the sides to begin with.
 template <class Size>
@@ -128,7 +142,11 @@ SW_HD_CALLED void walk_active_set(Size n, const double* A, const double* b, cons
                 leaving = i;
             }
         }
-        if (leaving < 0) return;
+        if (leaving < 0) {
+            for (int i = 0; i < count; ++i) z[i] = step.d[free[i]];
+            step.bend = bend_of(size, factor, z);
+            return;
+        }
         step.side[leaving] = 0;
     }
 }
@@ -150,7 +168,13 @@ SW_HD bool bounded_step(Size n, const double* A, const double* b, const double* 
         step.side[i] = int8_t(side);
         inside = inside && side == 0;
     }
-    if (inside) return true;
+    if (inside) {
+        double v[N];
+        for (int i = 0; i < n; ++i) v[i] = step.d[i];
+        step.bend = bend_of(n, factor, v);
+        return true;
+    }
+    step.bend = 0;
     for (int i = 0; i < n; ++i) step.d[i] = clamp_to(step.d[i], low[i], high[i]);
     walk_active_set(n, A, b, low, high, least, step);
     return true;

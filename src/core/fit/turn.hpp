@@ -163,10 +163,10 @@ SW_HD double length_of(Size n, const BoundedStep<N>& step) {
     return square_root(sum);
 }
 
-// Damps the step until it is as long as the radius: λ inside a bracket (0, ‖b‖/Δ), from the last one.
+// Damps the step until it is as long as the radius: λ inside a bracket (0, ‖b‖/Δ), from the step without.
 template <class Size>
-SW_HD_CALLED void damp_step(Size n, ScaledModel<Size::capacity>& model, double radius, double before,
-                            double& damping, BoundedStep<Size::capacity>& step) {
+SW_HD_CALLED void damp_step(Size n, ScaledModel<Size::capacity>& model, double radius, double& damping,
+                            BoundedStep<Size::capacity>& step) {
     constexpr int N = Size::capacity;
     double length = length_of(n, step), size = 0, diagonal[N];
     for (int i = 0; i < n; ++i) {
@@ -174,18 +174,16 @@ SW_HD_CALLED void damp_step(Size n, ScaledModel<Size::capacity>& model, double r
         diagonal[i] = model.A[at(i, i)];
     }
     double low = 0, high = square_root(size) / max_of(radius, 1e-300);
-    double next = clamp_to(before, 1e-3 * high, high);
     for (int turn = 0; turn < FitConstants::damping_tries; ++turn) {
+        // Newton's step for 1/‖d‖ (Hebden 1973), which falls short of what is wanted by little.
+        double next = damping + (length / radius - 1) * (length * length) / step.bend;
+        if (!(next > low && next < high)) next = square_root(max_of(low, 1e-6 * high) * high);
         damping = next;
         for (int i = 0; i < n; ++i) model.A[at(i, i)] = diagonal[i] + damping;
         bounded_step(n, model.A, model.b, model.low, model.high, 1e-300, true, step);
         length = length_of(n, step);
         if (length >= 0.9 * radius && length <= 1.1 * radius) break;
         (length > radius ? low : high) = damping;
-        // The length falls about as 1/(a + λ); a power of 5/4 overtakes that.
-        const double factor = length / radius;
-        next = damping * factor * square_root(square_root(factor));
-        if (!(next > low && next < high)) next = square_root(max_of(low, 1e-6 * high) * high);
     }
     for (int i = 0; i < n; ++i) model.A[at(i, i)] = diagonal[i];
 }
@@ -242,7 +240,7 @@ SW_HD bool aim(Size n, const FitOptions& options, const double* low, const doubl
     }
     if (s.radius < 0) s.radius = place > 0 ? FitConstants::first_radius * square_root(place) : 100;
     double damping = 0;
-    if (length_of(n, step) > 1.1 * s.radius) damp_step(n, model, s.radius, s.damping, damping, step);
+    if (length_of(n, step) > 1.1 * s.radius) damp_step(n, model, s.radius, damping, step);
     s.damping = damping;
 
     bool moves = false;

@@ -9,6 +9,7 @@
 //   SW_WEIGHTED, SW_OWN_X   1: problems have weights; x of their own
 //   SW_LOSS        a FitLoss
 //   SW_ROW         of an expression: statements that set value and J from p and x; else not defined
+//   SW_REFILL      threads of a warp that have to have ended before they take further problems
 //   SW_THREADS     threads of a block
 //   SW_BLOCKS      blocks of a multiprocessor that registers have to be there for
 #include "core/fit/models/answer.hpp"
@@ -112,7 +113,7 @@ extern "C" __global__ void __launch_bounds__(SW_THREADS, SW_BLOCKS)
 #endif
     constexpr unsigned all = 0xffffffffu;
     // Threads that wait until as many of their warp have ended: together they write and read.
-    constexpr int refill = 8;
+    constexpr int refill = SW_REFILL;
     const FitModelJob& job = launch.job;
     const Size n;
     const int points = SW_POINTS ? SW_POINTS : job.points;

@@ -15,18 +15,13 @@ typedef Complex<Scalar> Element;
 constexpr int threads = SW_THREADS, max_rows = 64;
 
 struct Problem {
-    TvLaunch job;
+    const TvLaunch& job;
     int64_t index, offset, block;  // offset of its images; fields of differences are `block` apart
-    int pixels, side[3], stride[3];
+    int pixels;
     Shrinking<Scalar> how;
 
-    __device__ Problem(const TvLaunch& given, int64_t problem) : job(given), index(problem) {
-        side[0] = int(job.side0), side[1] = int(job.side1), side[2] = int(job.side2);
-        pixels = 1;
-        for (int k = 2; k >= 0; --k) {
-            stride[k] = pixels;
-            if (k < job.axes) pixels *= side[k];
-        }
+    __device__ Problem(const TvLaunch& given, int64_t problem)
+        : job(given), index(problem), pixels(int(given.side0 * given.side1 * given.side2)) {
         offset = index * pixels;
         block = job.batch * pixels;
         if (!job.threshold) return;
@@ -34,6 +29,13 @@ struct Problem {
                Scalar(static_cast<const double*>(job.least)[index])};
     }
 
+    // Sides that an image does not have are 1, behind those that it has.
+    __device__ int side(int axis) const {
+        return int(axis == 0 ? job.side0 : axis == 1 ? job.side1 : job.side2);
+    }
+    __device__ int stride(int axis) const {
+        return int(axis == 0 ? job.side1 * job.side2 : axis == 1 ? job.side2 : 1);
+    }
     __device__ const Scalar* at(const void* images) const {
         return static_cast<const Scalar*>(images) + offset;
     }
@@ -55,14 +57,10 @@ struct Problem {
 
     // The place of a pixel along every axis.
     __device__ void locate(int pixel, int (&place)[3]) const {
-        place[0] = place[1] = place[2] = 0;
-#pragma unroll
-        for (int k = 2; k >= 0; --k)
-            if (k < job.axes) {
-                const int rest = k ? pixel / side[k] : 0;
-                place[k] = pixel - rest * side[k];
-                pixel = rest;
-            }
+        const int rest = job.axes > 2 ? pixel / side(2) : pixel;
+        place[2] = pixel - rest * side(2);
+        place[0] = job.axes > 1 ? rest / side(1) : rest;
+        place[1] = rest - place[0] * side(1);
     }
 
     // z of a pixel.
@@ -91,7 +89,7 @@ struct Problem {
 #pragma unroll
         for (int k = 0; k < 3; ++k)
             if (k < job.axes && place[k] > 0) {
-                shrink(pixel - stride[k], w, z);
+                shrink(pixel - stride(k), w, z);
                 total += weight(k) * (2 * z[k] - w[k]);
             }
         if (job.bounded) {
@@ -111,7 +109,7 @@ struct Panel {
 
     __device__ Panel(const Problem& p, Element* memory, int panel) : problem(p), elements(memory) {
         const int axis = p.job.axis;
-        plan.n = int(p.side[axis]);
+        plan.n = p.side(axis);
         const int32_t* places = static_cast<const int32_t*>(p.job.places);
         plan.stages = places[0];
         plan.place = places + 1 + max_stages;
@@ -120,8 +118,7 @@ struct Panel {
         lanes = p.job.lanes, apart = p.job.row_lanes;
         first = panel * 2 * lanes;
         lines = p.pixels / plan.n;
-        step = 1;
-        for (int k = axis + 1; k < p.job.axes; ++k) step *= p.side[k];
+        step = p.stride(axis);
     }
 
     __device__ Scalar& number(int place, int line) const {
@@ -271,7 +268,7 @@ static __device__ bool is_done(const TvLaunch& job, int64_t problem) {
 }
 
 // Transforms of lines along one axis: a block per panel and problem.
-extern "C" __global__ void __launch_bounds__(threads) tv_lines(const TvLaunch job) {
+extern "C" __global__ void __launch_bounds__(threads) tv_lines(const __grid_constant__ TvLaunch job) {
     extern __shared__ __align__(16) double memory[];
     __shared__ Scalar mix[max_rows];
     const int64_t index = blockIdx.x / job.panels;
@@ -308,12 +305,12 @@ extern "C" __global__ void __launch_bounds__(threads) tv_lines(const TvLaunch jo
 }
 
 // After the last launch of a sweep.
-extern "C" __global__ void tv_next(const TvLaunch job) {
+extern "C" __global__ void tv_next(const __grid_constant__ TvLaunch job) {
     ++*job.turn;
 }
 
 // w⁺ = w + over (∇x - z), h⁺ = h + over (x - s): a thread per pixel, a whole number of blocks per problem.
-extern "C" __global__ void __launch_bounds__(threads) tv_update(const TvLaunch job) {
+extern "C" __global__ void __launch_bounds__(threads) tv_update(const __grid_constant__ TvLaunch job) {
     const int64_t blocks = gridDim.x / job.batch, index = blockIdx.x / blocks;
     if (is_done(job, index)) return;
     const Problem p(job, index);
@@ -330,8 +327,8 @@ extern "C" __global__ void __launch_bounds__(threads) tv_update(const TvLaunch j
 #pragma unroll
         for (int k = 0; k < 3; ++k)
             if (k < job.axes) {
-                const bool end = place[k] == p.side[k] - 1;
-                const Scalar step = end ? Scalar(0) : p.weight(k) * (x[pixel + p.stride[k]] - here);
+                const bool end = place[k] == p.side(k) - 1;
+                const Scalar step = end ? Scalar(0) : p.weight(k) * (x[pixel + p.stride(k)] - here);
                 to[k * p.block + pixel] = w[k] + over * (step - z[k]);
             }
         if (job.bounded) {

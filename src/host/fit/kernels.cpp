@@ -83,7 +83,7 @@ double floor_of(const FitJob& job, int64_t problem) {
         const double y = read(job.y, problem * job.y.stride[0] + i * job.y.stride[1]) * weight;
         sum += y * y;
     }
-    return is_finite(sum) ? 0.5 * job.options.epsilon * job.options.epsilon * sum : 0;
+    return is_finite(sum) ? 8 * job.options.epsilon * job.options.epsilon * sum : 0;
 }
 
 int32_t points_of(const FitJob& job, int64_t problem) {

@@ -51,7 +51,7 @@ public:
         s.cost[k] = s.last[k] = double_infinity;
         s.radius[k] = -1;
         s.floor[k] = floor;
-        s.damping[k] = s.predicted[k] = 0;
+        s.damping[k] = s.predicted[k] = s.promise[k] = 0;
         s.status[k] = int(begun.status);
         s.iterations[k] = s.evaluations[k] = s.accepted[k] = 0;
         s.rejections[k] = s.nonfinite[k] = 0;
@@ -96,6 +96,7 @@ public:
         }
         for (int i = 0; i < at(n_, 0); ++i) s.H[i] = from.H[i][k];
         s.cost = from.cost[k];
+        s.promise = from.promise[k];
         s.status = FitStatus(int(from.status[k]));
         s.iterations = int(from.iterations[k]);
         s.evaluations = int(from.evaluations[k]);
@@ -153,7 +154,9 @@ public:
     }
 
     void write(int lane, int64_t problem) const override {
-        write_answer(n_, job_, problem, low_[lane], high_[lane], states_[lane], points_[lane]);
+        FitState<N> s = states_[lane];
+        if (s.accepted > 0) s.promise = certify(n_, low_[lane], high_[lane], s, 1.0).promise;
+        write_answer(n_, job_, problem, low_[lane], high_[lane], s, points_[lane]);
     }
 
 private:

@@ -1,182 +1,38 @@
 // Compiled once per instruction set. A problem's sweeps run in one thread, all of them before the next
-// problem's, since its images then stay in the cache; where there are fewer problems than threads, a team of
-// threads shares each phase of a sweep.
+// problem's, since its images then stay in the cache; where there are fewer problems than threads, and images
+// are large, threads share each phase of a sweep.
 #include "host/tv/sweeps.hpp"
 
-#include <cstring>
 #include <vector>
 
-#include "core/tv/pixel.hpp"
 #include "host/common/pool.hpp"
-#include "host/common/thread_team.hpp"
 #include "host/tv/lines.hpp"
+#include "host/tv/rows.hpp"
 
 namespace stepwell {
 namespace SW_ISA {
 namespace {
 
-constexpr std::int64_t small_image = 4096;  // pixels below which one thread is as fast as several
+constexpr std::int64_t small_image = 1 << 16;  // pixels below which one thread is as fast as several
 
-// Rows of a problem's images along the last axis, and their neighbours along the others.
-struct Rows {
-    int axes;
-    std::int64_t length, sides[3], strides[3], pixels;
+// Those who work on one problem: a loop is dealt out in pieces, each with the memory of its thread.
+template <class Real>
+struct Crew {
+    const std::vector<Scratch<Real>>& scratch;  // one per thread
 
-    template <class Real>
-    explicit Rows(const TvGrid<Real>& grid) : axes(grid.axes), length(grid.sides[grid.axes - 1]) {
-        pixels = 1;
-        for (int k = axes - 1; k >= 0; --k) {
-            sides[k] = grid.sides[k];
-            strides[k] = pixels;
-            pixels *= sides[k];
+    template <class Body>
+    void each(std::int64_t count, const Body& body) const {
+        const int threads = int(scratch.size()), pieces = int(std::min<std::int64_t>(count, 4 * threads));
+        if (threads == 1) {
+            for (std::int64_t i = 0; i < count; ++i) body(i, scratch[0]);
+            return;
         }
-    }
-    std::int64_t count() const { return pixels / length; }
-    std::int64_t place(std::int64_t row, int axis) const {
-        return row * length / strides[axis] % sides[axis];
-    }
-};
-
-// What one problem needs; z holds z + u and u holds z - u until the last sweep is done.
-template <class Real>
-struct Problem {
-    const TvJob<Real>& job;
-    const Rows& rows;
-    const Lines<Real>* lines;
-    Real *z, *u, *s, *v, *x;  // of this problem; those of its differences are `block` apart per axis
-    std::int64_t block, index;
-    Shrinking<Real> how;
-    const Real* small;
-    // In panels of the last axis: coefficients, and what is combined with them; and per panel its inner
-    // products with the rows of `solved`.
-    typename Lines<Real>::Element *coefficients, *linear, *inverse, *solved;
-    double* partial;
-};
-
-// The bounds of one row: pixels of their own, or one number repeated.
-template <class Real>
-struct BoundRow {
-    const TvBound<Real>& bound;
-    std::vector<Real> repeated;
-
-    BoundRow(const TvBound<Real>& given, std::int64_t problem, std::int64_t length, double missing)
-        : bound(given) {
-        if (!bound.per_pixel)
-            repeated.assign(std::size_t(length),
-                            bound.values ? bound.values[problem * bound.problem_stride] : Real(missing));
-    }
-    const Real* at(std::int64_t problem, std::int64_t pixel) const {
-        return bound.per_pixel ? bound.values + problem * bound.problem_stride + pixel : repeated.data();
+        Pool::instance().run(pieces, threads, [&](int piece, int thread) {
+            for (std::int64_t i = count * piece / pieces; i < count * (piece + 1) / pieces; ++i)
+                body(i, scratch[thread]);
+        });
     }
 };
-
-template <class Real>
-struct Scratch {
-    Aligned<typename Lines<Real>::Element> panel;
-    std::vector<Real> zeros;
-    mutable std::vector<Real> squares;
-    BoundRow<Real> lower, upper;
-
-    explicit Scratch(const Problem<Real>& p)
-        : panel(aligned<typename Lines<Real>::Element>(
-              *std::max_element(p.rows.sides, p.rows.sides + p.rows.axes))),
-          zeros(std::size_t(p.rows.length), Real(0)),
-          squares(std::size_t(p.rows.length)),
-          lower(p.job.lower, p.index, p.rows.length, -double_infinity),
-          upper(p.job.upper, p.index, p.rows.length, double_infinity) {}
-};
-
-void share(const ThreadTeam& team, std::int64_t count, std::int64_t& begin, std::int64_t& end) {
-    begin = count * team.rank() / team.size();
-    end = count * (team.rank() + 1) / team.size();
-}
-
-// x = ρ (∇ᵀ(z - u) + (s - v)), the right-hand side less its linear part.
-template <class Real>
-SW_CALLED void gather_row(const Problem<Real>& p, const Scratch<Real>& scratch, std::int64_t row) {
-    const Rows& rows = p.rows;
-    const std::int64_t at = row * rows.length, n = rows.length;
-    const Real rho = Real(p.job.rho);
-    Real* __restrict to = p.x + at;
-    const int last = rows.axes - 1;
-    const Real weight = rho * Real(p.job.weights[last]);
-    const Real* __restrict along = p.u + last * p.block + at;
-    to[0] = -weight * along[0];
-    for (std::int64_t j = 1; j < n; ++j) to[j] = weight * (along[j - 1] - along[j]);
-    for (int axis = 0; axis < last; ++axis) {
-        const Real* __restrict here = p.u + axis * p.block + at;
-        const Real* __restrict before =
-            rows.place(row, axis) ? here - rows.strides[axis] : scratch.zeros.data();
-        const Real w = rho * Real(p.job.weights[axis]);
-        for (std::int64_t j = 0; j < n; ++j) to[j] += w * (before[j] - here[j]);
-    }
-    if (!p.s) return;
-    const Real* __restrict h = p.s + at;
-    const Real* __restrict low = scratch.lower.at(p.index, at);
-    const Real* __restrict high = scratch.upper.at(p.index, at);
-    for (std::int64_t j = 0; j < n; ++j) to[j] += rho * (2 * clipped(h[j], low[j], high[j]) - h[j]);
-}
-
-// w = z + u of one axis from the new x, and squares += w²; at the end of the last axis the next pixel is the
-// same.
-template <class Real>
-SW_CALLED void relax_row(std::int64_t n, Real weight, Real over, const Real* __restrict x,
-                         const Real* __restrict next, const Real* __restrict difference, Real* __restrict sum,
-                         Real* __restrict squares) {
-    const Real half = Real(0.5);
-    for (std::int64_t j = 0; j < n; ++j) {
-        const Real z = half * (sum[j] + difference[j]);
-        const Real w = sum[j] + over * (weight * (next[j] - x[j]) - z);
-        sum[j] = w;
-        squares[j] += w * w;
-    }
-}
-
-// Lengths' squares become 2 factor - 1, by which w is to be multiplied for z - u.
-template <class Real>
-SW_CALLED void factor_row(std::int64_t n, Shrinking<Real> how, Real* __restrict squares) {
-    for (std::int64_t j = 0; j < n; ++j) squares[j] = 2 * shrink_factor(root_of(squares[j]), how) - 1;
-}
-
-template <class Real>
-SW_CALLED void scale_row(std::int64_t n, const Real* __restrict factors, const Real* __restrict sum,
-                         Real* __restrict difference) {
-    for (std::int64_t j = 0; j < n; ++j) difference[j] = factors[j] * sum[j];
-}
-
-// z and u, as sum and difference, and s from the new x.
-template <class Real>
-SW_CALLED void update_row(const Problem<Real>& p, const Scratch<Real>& scratch, std::int64_t row) {
-    const Rows& rows = p.rows;
-    const std::int64_t at = row * rows.length, n = rows.length;
-    const Real* x = p.x + at;
-    const Real over = Real(p.job.over);
-    Real* squares = scratch.squares.data();
-    for (int k = 0; k < rows.axes; ++k) {
-        if (k == 0 || p.job.anisotropic) std::fill(squares, squares + n, Real(0));
-        Real* sum = p.z + k * p.block + at;
-        Real* difference = p.u + k * p.block + at;
-        const bool last = k == rows.axes - 1, end = last || rows.place(row, k) == rows.sides[k] - 1;
-        const Real weight = Real(p.job.weights[k]);
-        if (last) relax_row(n - 1, weight, over, x, x + 1, difference, sum, squares);
-        const std::int64_t from = last ? n - 1 : 0;
-        relax_row(n - from, weight, over, x + from, end ? x + from : x + rows.strides[k], difference + from,
-                  sum + from, squares + from);
-        if (!p.job.anisotropic) continue;
-        factor_row(n, p.how, squares);
-        scale_row(n, squares, sum, difference);
-    }
-    if (!p.job.anisotropic) {
-        factor_row(n, p.how, squares);
-        for (int k = 0; k < rows.axes; ++k)
-            scale_row(n, squares, p.z + k * p.block + at, p.u + k * p.block + at);
-    }
-    if (!p.s) return;
-    Real* __restrict h = p.s + at;
-    const Real* __restrict low = scratch.lower.at(p.index, at);
-    const Real* __restrict high = scratch.upper.at(p.index, at);
-    for (std::int64_t j = 0; j < n; ++j) h[j] += over * (x[j] - clipped(h[j], low[j], high[j]));
-}
 
 // (H + ρ∇ᵀ∇ + μ)⁻¹ of the right-hand side along the last axis, without Woodbury's part: there and back.
 template <class Real>
@@ -243,17 +99,12 @@ SW_CALLED void from_coefficients(const Problem<Real>& p, const Scratch<Real>& sc
 }
 
 template <class Real>
-void solve(const Problem<Real>& p, const Scratch<Real>& scratch, const ThreadTeam& team) {
-    const int last = p.rows.axes - 1, rows = p.job.rows;
-    std::int64_t begin, end;
-    const std::int64_t panels = p.lines[last].panels();
-    share(team, panels, begin, end);
-    if (!rows) {
-        for (std::int64_t k = begin; k < end; ++k) through(p, scratch, k);
-        return team.sync();
-    }
-    for (std::int64_t k = begin; k < end; ++k) to_coefficients(p, k);
-    team.sync();
+void solve(const Problem<Real>& p, const Crew<Real>& crew) {
+    const int rows = p.job.rows;
+    const std::int64_t panels = p.lines[p.rows.axes - 1].panels();
+    if (!rows)
+        return crew.each(panels, [&](std::int64_t k, const Scratch<Real>& own) { through(p, own, k); });
+    crew.each(panels, [&](std::int64_t k, const Scratch<Real>&) { to_coefficients(p, k); });
     Real mix[64];
     for (int r = 0; r < rows; ++r) {
         double total = 0;
@@ -265,76 +116,70 @@ void solve(const Problem<Real>& p, const Scratch<Real>& scratch, const ThreadTea
         mix[r] = Real(total);
     }
     // From the last on, whose rows are still in the cache.
-    for (std::int64_t k = end; k-- > begin;) from_coefficients(p, scratch, k, mix);
-    team.sync();
+    crew.each(panels, [&](std::int64_t k, const Scratch<Real>& own) {
+        from_coefficients(p, own, panels - 1 - k, mix);
+    });
 }
 
 template <class Real>
-void sweep(const Problem<Real>& p, const Scratch<Real>& scratch, const ThreadTeam& team) {
+void sweep(const Problem<Real>& p, const Crew<Real>& crew) {
     const int last = p.rows.axes - 1;
-    std::int64_t begin, end;
-    share(team, p.rows.count(), begin, end);
-    for (std::int64_t row = begin; row < end; ++row) gather_row(p, scratch, row);
-    team.sync();
+    crew.each(p.rows.count(), [&](std::int64_t row, const Scratch<Real>& own) { gather_row(p, own, row); });
     const auto along = [&](int axis, bool back) {
-        share(team, p.lines[axis].panels(), begin, end);
-        for (std::int64_t k = begin; k < end; ++k) p.lines[axis].transform(p.x, k, back, scratch.panel.get());
-        team.sync();
+        crew.each(p.lines[axis].panels(), [&](std::int64_t k, const Scratch<Real>& own) {
+            p.lines[axis].transform(p.x, k, back, own.panel.get());
+        });
     };
     for (int axis = 0; axis < last; ++axis) along(axis, false);
-    solve(p, scratch, team);
+    solve(p, crew);
     for (int axis = last - 1; axis >= 0; --axis) along(axis, true);
-    share(team, p.rows.count(), begin, end);
-    for (std::int64_t row = begin; row < end; ++row) update_row(p, scratch, row);
-    team.sync();
+    crew.each(p.rows.count(), [&](std::int64_t row, const Scratch<Real>& own) { update_row(p, own, row); });
 }
 
 template <class Real>
-void run_problem(const Problem<Real>& p, const ThreadTeam& team) {
+void run_problem(const Problem<Real>& p, int threads) {
     const TvJob<Real>& job = p.job;
-    const Scratch<Real> scratch(p);
-    const std::int64_t offset = p.index * p.rows.pixels;
-    std::int64_t begin, end;
+    std::vector<Scratch<Real>> scratch;
+    for (int k = 0; k < threads; ++k) scratch.emplace_back(p);
+    const Crew<Real> crew{scratch};
+    const std::int64_t offset = p.index * p.rows.pixels, length = p.rows.length;
     const Lines<Real>& last = p.lines[p.rows.axes - 1];
     const std::int64_t panels = last.panels(), n = last.n();
-    share(team, panels, begin, end);
-    for (std::int64_t k = begin; k < end; ++k) {
+    crew.each(panels, [&](std::int64_t k, const Scratch<Real>&) {
         last.copy(job.linear + offset, k, p.linear + k * n);
         last.copy(job.inverse + offset, k, p.inverse + k * n);
         for (int r = 0; r < job.rows; ++r)
             last.copy(job.solved + (p.index * job.rows + r) * p.rows.pixels, k,
                       p.solved + (r * panels + k) * n);
-    }
-    share(team, p.rows.pixels, begin, end);
-    for (int k = 0; k < p.rows.axes; ++k)
-        for (std::int64_t i = begin; i < end; ++i) {
-            const Real z = job.z_before[k * p.block + offset + i], u = job.u_before[k * p.block + offset + i];
-            p.z[k * p.block + i] = z + u;
-            p.u[k * p.block + i] = z - u;
-        }
-    if (p.s)
-        for (std::int64_t i = begin; i < end; ++i)
+    });
+    crew.each(p.rows.count(), [&](std::int64_t row, const Scratch<Real>&) {
+        const std::int64_t at = row * length;
+        for (int k = 0; k < p.rows.axes; ++k)
+            for (std::int64_t i = k * p.block + at; i < k * p.block + at + length; ++i) {
+                const Real z = job.z_before[offset + i], u = job.u_before[offset + i];
+                p.z[i] = z + u;
+                p.u[i] = z - u;
+            }
+        for (std::int64_t i = at; p.s && i < at + length; ++i)
             p.s[i] = job.s_before[offset + i] + job.v_before[offset + i];
-    team.sync();
-    for (std::int64_t k = 0; k < job.counts[p.index]; ++k) sweep(p, scratch, team);
-    for (int k = 0; k < p.rows.axes; ++k)
-        for (std::int64_t i = begin; i < end; ++i) {
-            const Real sum = p.z[k * p.block + i], difference = p.u[k * p.block + i];
-            p.z[k * p.block + i] = Real(0.5) * (sum + difference);
-            p.u[k * p.block + i] = Real(0.5) * (sum - difference);
-        }
-    if (!p.s) return;
-    share(team, p.rows.count(), begin, end);
-    for (std::int64_t row = begin; row < end; ++row) {
-        const std::int64_t at = row * p.rows.length;
-        const Real* low = scratch.lower.at(p.index, at);
-        const Real* high = scratch.upper.at(p.index, at);
-        for (std::int64_t j = 0; j < p.rows.length; ++j) {
+    });
+    for (std::int64_t k = 0; k < job.counts[p.index]; ++k) sweep(p, crew);
+    crew.each(p.rows.count(), [&](std::int64_t row, const Scratch<Real>& own) {
+        const std::int64_t at = row * length;
+        for (int k = 0; k < p.rows.axes; ++k)
+            for (std::int64_t i = k * p.block + at; i < k * p.block + at + length; ++i) {
+                const Real sum = p.z[i], difference = p.u[i];
+                p.z[i] = Real(0.5) * (sum + difference);
+                p.u[i] = Real(0.5) * (sum - difference);
+            }
+        const Real* low = own.lower.at(p.index, at);
+        const Real* high = own.upper.at(p.index, at);
+        for (std::int64_t j = 0; p.s && j < length; ++j) {
             const Real h = p.s[at + j], s = clipped(h, low[j], high[j]);
             p.x[at + j] = p.s[at + j] = s;
             p.v[at + j] = h - s;
         }
-    }
+    });
 }
 
 template <class Real>
@@ -375,16 +220,13 @@ void run(const TvJob<Real>& job, int threads) {
     if (batch >= threads || pixels < small_image) {
         Pool::instance().run(int(batch), threads, [&](int k, int) {
             Memory own = memory();
-            TeamBarrier alone(1);
-            run_problem(problem(k, own), ThreadTeam(alone, 0));
+            run_problem(problem(k, own), 1);
         });
         return;
     }
     Memory own = memory();
-    for (std::int64_t k = 0; k < batch; ++k) {
-        const Problem<Real> one = problem(k, own);
-        run_thread_team(threads, [&](const ThreadTeam& team) { run_problem(one, team); });
-    }
+    const Pool::MoreToCome expected;
+    for (std::int64_t k = 0; k < batch; ++k) run_problem(problem(k, own), threads);
 }
 
 template <class Real>

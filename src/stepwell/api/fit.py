@@ -205,6 +205,10 @@ def curve_fit(
         require(loss == "linear", "loss", loss, "'linear' where parameters are projected out")
         require(starts is None, "starts", starts, "None with linear")
         return result_of(problem, solve_projected(problem, evaluation, places), evaluation, curve)
+    if whole is None and starts is None and compiled is None and is_array(ydata) and is_cuda(ydata):
+        on_device = _on_device(problem, curve, jac, ydata, evaluation)
+        if on_device is not None:
+            return on_device
     run = solve if compiled is None or callable(jac) or callback is not None else _Compiled(compiled)
     if starts is not None:
         ends, chosen = over_starts(problem, evaluation, starts, run)
@@ -227,6 +231,15 @@ def _differentiable(
     parts = dict(xdata=xdata, ydata=ydata, sigma=sigma, lower=bounds[0], upper=bounds[1])
     found: FitResult = plug.curve_fit(solver, given, parts)
     return found
+
+
+def _on_device(problem: FitProblem, function: Any, jac: Any, data: Any, evaluation: Any) -> FitResult | None:
+    """Fit on the device where the arrays are; None where that cannot be done, and the host decides."""
+    from stepwell.fit.device_loop import device_result, fits_on_device, solve_on_device
+
+    if not fits_on_device(problem, problem.template, jac):
+        return None
+    return device_result(problem, solve_on_device(problem, function, jac, data, problem.template), evaluation)
 
 
 class _Compiled:
@@ -321,4 +334,8 @@ threads, progress
     if starts is not None:
         ends, chosen = over_starts(problem, evaluation, starts, solve)
         return result_of(problem, ends, evaluation, None, chosen)
+    if is_array(x0) and is_cuda(x0):
+        on_device = _on_device(problem, function, jac, None, evaluation)
+        if on_device is not None:
+            return on_device
     return result_of(problem, solve(problem, evaluation), evaluation)

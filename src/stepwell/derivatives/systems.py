@@ -2,7 +2,8 @@
 
 What a transformation such as ``vmap`` makes of systems. An argument that lacks an axis, or has it as a one, is shared
 along it: a matrix without any is the one matrix of all systems, whose Gram matrix is formed once. L and the equalities
-are one for all systems in a batch; where a transformation maps over them, it is a loop.
+are one for all systems in a batch, and so is λ where x ≥ 0 is all that is asked; where a transformation maps over them,
+it is a loop.
 """
 
 from __future__ import annotations
@@ -111,7 +112,10 @@ def solve_folded(problem: ProblemArrays, spec: Spec) -> Outcome:
         wide = xp.broadcast_to(xp.reshape(array, (*lead, *block)), (*whole, *block))
         return xp.reshape(wide, (math.prod(whole), *block))
 
-    if math.prod(named["L"]) * math.prod(named["C"]) > 1:
+    more = (problem.lower, problem.sum_low, problem.weights, problem.mask, problem.L, problem.C)
+    # The faster solver of x ≥ 0 alone takes one λ: as many calls as values.
+    own_lam = math.prod(named["lam"]) > 1 and not spec.rule and all(array is None for array in more)
+    if own_lam or math.prod(named["L"]) * math.prod(named["C"]) > 1:
         every = [flat(array, lead, core, keep=True) for array, lead, core in zip(problem, leads, spec.axes)]
         parts = [
             _solve_rows(ProblemArrays(*(None if array is None else array[k] for array in every)), spec)

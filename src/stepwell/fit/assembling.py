@@ -27,7 +27,7 @@ def result_of(
         stderr = None if variances is None else np.sqrt(variances)
     dof = ends["points"] - ends["free"]
     x = ends["x"].astype(np.float32) if problem.single else ends["x"]
-    again = _Again(problem, evaluation, ends["x"])
+    again = Again(problem, evaluation, ends["x"])
     picture = None if curve is None else _Picture(problem, evaluation, ends["x"])
     if problem.lone:
         status = FitStatus.of(ends["status"][0])
@@ -94,13 +94,14 @@ def in_library(result: FitResult, problem: FitProblem) -> FitResult:
     return result
 
 
-class _Again:
+class Again:
     """Evaluates weighed residuals, or their derivatives, at the end of all fits."""
 
     def __init__(self, problem: FitProblem, evaluation: Evaluation, x: np.ndarray) -> None:
         self._problem, self._evaluation, self._x = problem, evaluation, x
 
     def __call__(self, derivatives: bool) -> Any:
+        """Return the residuals, or with `derivatives` these."""
         problem = self._problem
         x = self._x.astype(np.float32) if problem.single else self._x
         rows = np.arange(problem.problems)

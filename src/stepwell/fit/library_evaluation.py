@@ -37,7 +37,7 @@ class LibraryEvaluation:
         self.picks = not self._in_steps
         self._held = problem.problems
         self._jac = None if jac is None else called_jac(function, jac)
-        self._programs = _programs_of(function, self._kind, self._points)
+        self._programs = programs_of(function, self._kind, self._points)
         self._x = self._abscissa()
 
     def _abscissa(self) -> Any:
@@ -95,7 +95,7 @@ def _real(found: np.ndarray) -> np.ndarray:
     return found if found.dtype in (np.float32, np.float64) else found.astype(np.float64)
 
 
-class _Programs:
+class Programs:
     """Values (k, m) and columns of J (n, k, m) of a function of x, points and rows."""
 
     def __init__(self, values: Callable[..., Any], columns: Callable[..., Any]) -> None:
@@ -103,10 +103,11 @@ class _Programs:
 
 
 #: Compiled programs of functions that are still there.
-_kept: weakref.WeakKeyDictionary[Any, dict[Any, _Programs]] = weakref.WeakKeyDictionary()
+_kept: weakref.WeakKeyDictionary[Any, dict[Any, Programs]] = weakref.WeakKeyDictionary()
 
 
-def _programs_of(function: Function, kind: str | None, points: int | None) -> _Programs:
+def programs_of(function: Function, kind: str | None, points: int | None) -> Programs:
+    """Return values and derivatives of a model by its library; what is compiled is kept for the next call."""
     if kind == "torch":
         return _by_torch(function, points)
     import jax
@@ -163,7 +164,7 @@ def jax_function(function: Any, points: int | None) -> Callable[[Any, Any, Any],
     return batched
 
 
-def _by_jax(function: Any, points: int | None) -> _Programs:
+def _by_jax(function: Any, points: int | None) -> Programs:
     import jax
     import jax.numpy as jnp
 
@@ -177,7 +178,7 @@ def _by_jax(function: Any, points: int | None) -> _Programs:
 
         return jax.vmap(along)(jnp.eye(n, dtype=p.dtype))
 
-    return _Programs(jax.jit(batched), jax.jit(columns))
+    return Programs(jax.jit(batched), jax.jit(columns))
 
 
 def _one(function: Any, x: Any, q: Any, row: Any) -> Any:
@@ -217,7 +218,7 @@ def torch_function(function: Any, points: int | None) -> Callable[[Any, Any, Any
     return at
 
 
-def _by_torch(function: Any, points: int | None) -> _Programs:
+def _by_torch(function: Any, points: int | None) -> Programs:
     import torch
 
     at = torch_function(function, points)
@@ -242,4 +243,4 @@ def _by_torch(function: Any, points: int | None) -> _Programs:
                 state["apart"] = True
                 return torch.stack([along(tangent) for tangent in tangents])
 
-    return _Programs(values, columns)
+    return Programs(values, columns)

@@ -39,7 +39,8 @@ def solve_ranges(batch: Batch, find: Callable[[Batch], Answers]) -> Answers:
         plain = dataclasses.replace(free, penalized=False, rule=0, penalty=None, penalty_rows=0, lam_unit=1.0)
         allowed = allowed & _allowed(batch, find(dataclasses.replace(batch, constraints=plain, progress=None)))
         if constraints.rule != RULES["chi2"]:
-            allowed = allowed & (constraints.sum_low <= 0) & (constraints.sum_high >= 0)
+            low, high = _ends(batch)
+            allowed = allowed & (low <= 0) & (high >= 0)
     answers = dataclasses.replace(answers, more=_unbound(batch, answers))
     xp = arrays.namespace_of(answers.x)
     missed = int(xp.sum(xp.astype(~allowed, xp.int64)))
@@ -54,17 +55,18 @@ def solve_ranges(batch: Batch, find: Callable[[Batch], Answers]) -> Answers:
     return answers
 
 
+def _ends(batch: Batch) -> tuple[Array, Array]:
+    """The ends of the sums."""
+    assert batch.constraints is not None
+    return batch.constraints.sum_low, batch.constraints.sum_high
+
+
 def _allowed(batch: Batch, answers: Answers) -> Array:
     """Where x converged and its sum is within its range."""
-    constraints = batch.constraints
-    assert constraints is not None
+    low, high = _ends(batch)
     xp = arrays.namespace_of(answers.x)
     sums = xp.sum(xp.astype(answers.x, xp.float64), axis=-1)
-    return (
-        (answers.counts[0] == int(NNLSStatus.CONVERGED))
-        & (sums >= constraints.sum_low)
-        & (sums <= constraints.sum_high)
-    )
+    return (answers.counts[0] == int(NNLSStatus.CONVERGED)) & (sums >= low) & (sums <= high)
 
 
 def _unbound(batch: Batch, answers: Answers) -> Array:
@@ -75,8 +77,8 @@ def _unbound(batch: Batch, answers: Answers) -> Array:
     w, x = xp.astype(w, xp.float64), xp.astype(answers.x, xp.float64)
     inside = w if constraints.mask is None else xp.where(constraints.mask != 0, w, -float("inf"))
     top = xp.max(inside, axis=-1) if batch.columns else xp.zeros_like(answers.reals[0])
-    least = xp.where(constraints.sum_low > 0, constraints.sum_low, 0.0)
-    end = xp.where(top > 0, constraints.sum_high, least)
+    low, high = _ends(batch)
+    end = xp.where(top > 0, high, xp.where(low > 0, low, 0.0))
     gap = 2 * (xp.where(top == 0, 0.0, top * xp.where(top == 0, 0.0, end)) - xp.sum(w * x, axis=-1))
     rows = {"multiplier": xp.zeros_like(gap), "equality_error": xp.zeros_like(gap), "gap": xp.where(gap < 0, 0.0, gap)}
     return xp.stack([rows[name] for name in MORE])

@@ -13,9 +13,8 @@ namespace fit {
 // A scaled model is asked for its entries: `a(i, j)`, j <= i, of A, `b(i)`, `low(i)` and `high(i)`. None is
 // stored, since each is needed once in most turns, and registers are few.
 
-// A = L Lᵀ of the rows and columns where `free` holds, as if the others were those of the identity; the
-// diagonal of L is kept inverted. `definite` becomes false where a pivot is below `least`, which it is raised
-// to.
+// A = L D Lᵀ of the rows and columns where `free` holds, as if the others were those of the identity: L below
+// the diagonal, 1/D on it. `definite` becomes false where a pivot is below `least`, which it is raised to.
 template <class R, class Size, class Model, class Where>
 SW_HD void factor_where(Size n, const Model& model, const Where* free, bool all, R least, R* L,
                         Where& definite) {
@@ -27,15 +26,19 @@ SW_HD void factor_where(Size n, const Model& model, const Where* free, bool all,
             if (!all) sum = choose(free[i] & free[j], sum, R(0.0));
             SW_UNROLL
             for (int k = 0; k < j; ++k) sum = sum - L[at(i, k)] * L[at(j, k)];
-            L[at(i, j)] = sum * L[at(j, j)];
+            L[at(i, j)] = sum;  // L_ij D_j
         }
         R pivot = model.a(i, i);
         if (!all) pivot = choose(free[i], pivot, R(1.0));
         SW_UNROLL
-        for (int k = 0; k < i; ++k) pivot = pivot - L[at(i, k)] * L[at(i, k)];
+        for (int j = 0; j < i; ++j) {
+            const R entry = L[at(i, j)] * L[at(j, j)];
+            pivot = pivot - entry * L[at(i, j)];
+            L[at(i, j)] = entry;
+        }
         const Where fine = pivot >= least;
         definite = definite & fine;
-        L[at(i, i)] = inverse_root_of(choose(fine, pivot, least));
+        L[at(i, i)] = 1.0 / choose(fine, pivot, least);
     }
 }
 
@@ -43,28 +46,26 @@ SW_HD void factor_where(Size n, const Model& model, const Where* free, bool all,
 template <class R, class Size>
 SW_HD void solve_factored(Size n, const R* L, R* v) {
     SW_UNROLL
-    for (int i = 0; i < n; ++i) {
+    for (int i = 1; i < n; ++i) {
         R sum = v[i];
         SW_UNROLL
         for (int k = 0; k < i; ++k) sum = sum - L[at(i, k)] * v[k];
-        v[i] = sum * L[at(i, i)];
+        v[i] = sum;
     }
     SW_UNROLL
     for (int i = n - 1; i >= 0; --i) {
-        R sum = v[i];
+        R sum = -(v[i] * L[at(i, i)]);
         SW_UNROLL
         for (int k = i + 1; k < n; ++k) sum = sum - L[at(k, i)] * v[k];
-        v[i] = sum * L[at(i, i)];
+        v[i] = sum;
     }
-    SW_UNROLL
-    for (int i = 0; i < n; ++i) v[i] = -v[i];
 }
 
 // Minimises for the problems of `need`: d, and side (-1, 0, 1); those of the others stay. A parameter whose
 // bounds are equal is at its lower one. `definite` is false where A was not, by the measure of `least`.
+// Returns dᵀA⁻¹d over what is free, from which the next damping follows.
 template <class R, class Size, class Model, class Where, class Count>
-SW_HD void minimise_within(Size n, const Model& model, R least, Where need, R* d, Count* side,
-                           Where& definite) {
+SW_HD R minimise_within(Size n, const Model& model, R least, Where need, R* d, Count* side, Where& definite) {
     constexpr int N = Size::capacity;
     R L[N * (N + 1) / 2], z[N];
     Where free[N], fixed_some = Where(false);
@@ -103,7 +104,7 @@ SW_HD void minimise_within(Size n, const Model& model, R least, Where need, R* d
                 free[i] = side[i] == 0;
             }
             open = open & outside;
-            if (!any(open)) return;
+            if (!any(open)) break;
             all = false;
             continue;
         }
@@ -148,7 +149,7 @@ SW_HD void minimise_within(Size n, const Model& model, R least, Where need, R* d
             leaving = choose(harder, Count(i), leaving);
         }
         open = open & (blocked | (leaving >= 0));
-        if (!any(open)) return;
+        if (!any(open)) break;
         SW_UNROLL
         for (int i = 0; i < n; ++i) {
             const Where leaves = open & !blocked & (leaving == i);
@@ -156,6 +157,17 @@ SW_HD void minimise_within(Size n, const Model& model, R least, Where need, R* d
             free[i] = free[i] | leaves;
         }
     }
+    // (L is of the last free set of every problem: those that were done earlier kept theirs.)
+    R bend = R(0.0);
+    SW_UNROLL
+    for (int i = 0; i < n; ++i) {
+        R sum = choose(free[i], d[i], R(0.0));
+        SW_UNROLL
+        for (int k = 0; k < i; ++k) sum = sum - L[at(i, k)] * z[k];
+        z[i] = sum;
+        bend = bend + sum * sum * L[at(i, i)];
+    }
+    return bend;
 }
 
 }  // namespace fit

@@ -22,7 +22,7 @@ SW_HD void begin_one(Size n, const FitOptions& options, const double* low, const
     for (int k = 0; k < at(n, 0); ++k) s.H[k] = s.S[k] = 0;
     s.cost = s.last = double_infinity;
     s.radius = -1;
-    s.damping = s.floor = s.predicted = 0;
+    s.damping = s.floor = s.predicted = s.promise = 0;
     s.iterations = s.evaluations = s.accepted = s.rejections = s.nonfinite = 0;
     s.secant_helps = false;
 }
@@ -39,6 +39,7 @@ SW_HD FitState<Size::capacity> state_of(Size n, const SideState<double, Size::ca
     SW_UNROLL
     for (int k = 0; k < at(n, 0); ++k) found.H[k] = s.H[k];
     found.cost = s.cost;
+    found.promise = s.promise;
     found.status = FitStatus(s.status);
     found.iterations = s.iterations;
     found.evaluations = s.evaluations;

@@ -16,7 +16,7 @@ struct SideState {
     typedef typename DecisionsOf<R>::Count Count;
     static constexpr int packed = N * (N + 1) / 2;
     R x[N], trial[N], g[N], scale[N], H[packed], S[packed];  // as in FitState
-    R cost, radius, damping, floor, predicted, last;
+    R cost, radius, damping, floor, predicted, last, promise;
     Count status, iterations, evaluations, accepted, rejections, nonfinite;
     Where secant_helps;
 };
@@ -207,13 +207,15 @@ SW_HD void aim_all(Size n, const FitOptions& options, const R* low, const R* hig
     const Where zero = s.cost <= larger_of(8 * options.epsilon * options.epsilon * rounding, s.floor);
 
     // Passes: the model without damping, then with S where that helps, then damped until the step is as long
-    // as the radius: λ inside a bracket (0, ‖b‖/Δ), from the last one.
-    R bottom = R(0.0), top = root_of(slopes) / larger_of(s.radius, R(1e-300)), promise = R(0.0);
-    Where need = s.status == still_running;
+    // as the radius: λ inside a bracket (0, ‖b‖/Δ).
+    R bottom = R(0.0), top = root_of(slopes) / larger_of(s.radius, R(1e-300));
+    // (A step below xtol has ended the fit; what is promised there is told all the same.)
+    Where need = (s.status == still_running) | (s.status == int(FitStatus::step));
     SW_ROLLED
     for (int pass = 0; pass < 3 + FitConstants::damping_tries; ++pass) {
         Where definite;
-        minimise_within(n, model, choose(model.curved, R(1e-10), R(1e-300)), need, d, side, definite);
+        const R least = choose(model.curved, R(1e-10), R(1e-300));
+        const R bend = minimise_within(n, model, least, need, d, side, definite);
         R length = R(0.0);
         SW_UNROLL
         for (int i = 0; i < n; ++i) length = length + d[i] * d[i];
@@ -229,7 +231,8 @@ SW_HD void aim_all(Size n, const FitOptions& options, const R* low, const R* hig
                 for (int j = 0; j < i; ++j) sum = sum + model.a(i, j) * d[j];
                 value = value + sum * d[i];
             }
-            promise = -value / s.cost;
+            const R promise = larger_of(R(0.0), -value / s.cost);
+            s.promise = choose(need, promise, s.promise);
             Count status = s.status;
             const auto end = [&](Where where, FitStatus reason) {
                 status = choose((status == still_running) & where, Count(int(reason)), status);
@@ -246,7 +249,7 @@ SW_HD void aim_all(Size n, const FitOptions& options, const R* low, const R* hig
             need = status == still_running;
             if (!any(need)) return;
             if (options.secant) {
-                once_more = model.curved = need & s.secant_helps & (promise <= FitConstants::tail);
+                once_more = model.curved = need & s.secant_helps & (s.promise <= FitConstants::tail);
                 model.curves = any(once_more);
             }
         }
@@ -257,14 +260,13 @@ SW_HD void aim_all(Size n, const FitOptions& options, const R* low, const R* hig
         const Where again = need & damped & (longer | shorter);
         bottom = choose(again & (length > s.radius), model.damping, bottom);
         top = choose(again & (length <= s.radius), model.damping, top);
-        const R factor = length / s.radius;
-        R next = model.damping * factor * root_of(root_of(factor));  // the length falls about as 1/(a + λ)
+        // Newton's step for 1/‖d‖ (Hebden 1973), which falls short of what is wanted by little.
+        R next = model.damping + (length / s.radius - 1.0) * (length * length) / bend;
         const R middle = root_of(larger_of(bottom, 1e-6 * top) * top);
         next = choose((next > bottom) & (next < top), next, middle);
-        const R start = smaller_of(larger_of(s.damping, 1e-3 * top), top);
         need = once_more | begins | again;
         if (!any(need)) break;
-        model.damping = choose(begins, start, choose(again, next, model.damping));
+        model.damping = choose(begins | again, next, model.damping);
     }
     s.damping = model.damping;
 
@@ -282,7 +284,7 @@ SW_HD void aim_all(Size n, const FitOptions& options, const R* low, const R* hig
     }
     // A step below the resolution of x: there is nothing left to try.
     const Count nothing =
-        choose(promise <= options.ftol, Count(int(FitStatus::promise)), Count(int(FitStatus::rounding)));
+        choose(s.promise <= options.ftol, Count(int(FitStatus::promise)), Count(int(FitStatus::rounding)));
     s.status = choose(running & !moves, nothing, s.status);
     R value = quadratic(n, s.H, d);
     if (model.curves) value = value + choose(model.curved, quadratic(n, s.S, d), R(0.0));

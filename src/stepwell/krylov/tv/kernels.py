@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.arrays import Array, dtype_name, is_cuda
+from stepwell.arrays import Array, device_name, dtype_name, is_cuda
 from stepwell.krylov.tv.plans import Plan, plan_of
 from stepwell.krylov.tv.shrinking import Sweep
 
@@ -31,16 +31,20 @@ class Kernels:
 
 def kernels_for(dims: tuple[int, ...], template: Array) -> Kernels | None:
     """Return the kernels for images with these sides in the kind of a template, or None where there are none."""
-    on_device = not isinstance(template, np.ndarray) and is_cuda(template)
-    if not on_device and not isinstance(template, np.ndarray):
+    on_device = is_cuda(template)
+    if not on_device and device_name(template) != "cpu":
         return None
     plan = plan_of(tuple(dims), dtype_name(template.dtype))
     if plan is None:
         return None
-    if not on_device:
+    if on_device:
+        from stepwell.krylov.tv import device
+
+        return Kernels(plan, device) if device.is_fit(plan) else None
+    if isinstance(template, np.ndarray):
         from stepwell.krylov.tv import host
 
         return Kernels(plan, host)
-    from stepwell.krylov.tv import device
+    from stepwell.krylov.tv import borrowed
 
-    return Kernels(plan, device) if device.is_fit(plan) else None
+    return Kernels(plan, borrowed)

@@ -59,6 +59,8 @@ class Solver:
         self.status: list[TVStatus | None] = [None] * count
         self.history: list[list[float]] = [[] for _ in range(count)]
         self.epsilon = float(namespace_of(task.B).finfo(task.B.dtype).eps)
+        # In single precision f is at its floor, which moves, long before the lower bound is: points may follow it.
+        self.noise = ROUNDING * self.epsilon if self.epsilon > 1e-10 else 0.0
         self.calls = self.base.products / 2  # both vectors of the set-up go through A together
         self.shared = self.base.products
         self.shift = self._shift()
@@ -281,7 +283,7 @@ class Solver:
         self.carried[rows] = long
         if not task.identity:
             self._certify(rows, state, task, state.data - task.B)
-        accepted = f <= books.f[rows]  # not where f is NaN
+        accepted = f <= books.f[rows] * (1 + self.noise)  # not where f is NaN
         lost = ~np.isfinite(f) & ~np.isfinite(kappa)
         books.iterations[rows] += 1
         self._adapt(rows, kappa, accepted, inexact)
