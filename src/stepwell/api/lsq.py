@@ -140,7 +140,29 @@ def lsq_linear(
     >>> stepwell.lsq_linear(A, np.array([0.5, 1.0, 0.2]), bounds=(0, np.inf), sum_bounds=(1, 1)).x
     array([0.65, 0.35])
     """
-    given = locals()
+    given: dict[str, Any] = dict(
+        A=A,
+        b=b,
+        bounds=bounds,
+        sum_bounds=sum_bounds,
+        equality=equality,
+        mask=mask,
+        weights=weights,
+        which=which,
+        lam=lam,
+        L=L,
+        noise=noise,
+        chi2=chi2,
+        uncertainty=uncertainty,
+        warm_start=warm_start,
+        method=method,
+        insertion=insertion,
+        maxiter=maxiter,
+        tol=tol,
+        threads=threads,
+        progress=progress,
+        dim=dim,
+    )  # (a compiler of PyTorch knows no `locals`)
     given["bounds"], given["sum_bounds"] = _read_ends(bounds, sum_bounds)
     return _solve(lsq_linear, given)
 
@@ -212,7 +234,27 @@ def nnls(
     >>> many.status
     array([0, 0], dtype=int32)
     """
-    given = locals()
+    given: dict[str, Any] = dict(
+        A=A,
+        b=b,
+        method=method,
+        insertion=insertion,
+        lam=lam,
+        L=L,
+        noise=noise,
+        chi2=chi2,
+        uncertainty=uncertainty,
+        mask=mask,
+        weights=weights,
+        which=which,
+        warm_start=warm_start,
+        maxiter=maxiter,
+        tol=tol,
+        axis=axis,
+        threads=threads,
+        progress=progress,
+        dim=dim,
+    )  # (a compiler of PyTorch knows no `locals`)
     given["b"] = _without_column(A, b, axis)
     return _solve(nnls, given | {"bounds": None})
 
@@ -308,8 +350,23 @@ def lsq_gram(
     >>> stepwell.lsq_gram(A.T @ A, A.T @ b, bounds=(-0.5, 1.5), bb=b @ b).x
     array([ 1.5, -0.5])
     """
-    given = locals()
-    del given["G"], given["c"]
+    given: dict[str, Any] = dict(
+        bounds=bounds,
+        bb=bb,
+        rows=rows,
+        sum_bounds=sum_bounds,
+        mask=mask,
+        lam=lam,
+        L=L,
+        noise=noise,
+        uncertainty=uncertainty,
+        warm_start=warm_start,
+        maxiter=maxiter,
+        tol=tol,
+        threads=threads,
+        progress=progress,
+    )  # (a compiler of PyTorch knows no `locals`)
+
     given["bounds"], given["sum_bounds"] = _read_ends(bounds, sum_bounds)
     plug = plug_for((G,), c, lam, L, *_ends(given["bounds"]), *_ends(given["sum_bounds"]), look=False)
     if plug is not None:
