@@ -267,7 +267,7 @@ def test_an_image_is_what_its_voxels_are(tmp_path):
     assert account["converged"] == run.converged
     assert account["means"]["sfr"] == pytest.approx(np.nanmean(alone["sfr"]), rel=1e-5)
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(
-        [*(f"{name}.npy" for name in t2.MAPS), "t2map.json"]
+        [*(f"{name}.npy" for name in t2.MAPS), "mwf.npy", "t2map.json"]
     )
 
 

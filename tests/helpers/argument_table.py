@@ -48,6 +48,21 @@ class Evaluations:
         self.count += 1
         return (np.asarray(x) ** 2).sum(axis=1), 2 * np.asarray(x)
 
+    def curve(self, x, a, k):
+        """A line."""
+        self.count += 1
+        return a + k * x
+
+    def residual(self, x):
+        """Three residuals."""
+        self.count += 1
+        return np.stack([x[..., 0] - 1, x[..., 1] - 2, x[..., 0] + x[..., 1]], axis=-1)
+
+    def slopes(self, x):
+        """Their derivatives."""
+        self.count += 1
+        return np.broadcast_to(np.array([[1.0, 0], [0, 1], [1, 1]]), (*x.shape[:-1], 3, 2))
+
     def forward(self, x):
         """The identity."""
         self.count += 1
@@ -113,6 +128,23 @@ RIGHT = {
     "tv_gap": (stepwell.tv_gap, dict(
         A=A, b=np.ones((5, 2)), x=np.ones((3, 2)), lam=0.1, shape=(3,), kind="huber", eps=0.1, bounds=(0.0, 2.0),
         spacing=None, across=None, dual=None, tol=1e-2, maxiter=2, axis=1)),
+    "curve_fit": (stepwell.curve_fit, dict(
+        f=calls.curve, xdata=np.arange(6.0), ydata=np.ones((2, 6)), p0=np.ones(2), sigma=None, absolute_sigma=False,
+        check_finite=None, bounds=(0.0, 2.0), method=None, jac=None, full_output=False, nan_policy=None, mask=None,
+        fixed=None, linear=None, own_x=None, loss="linear", f_scale=1.0, x_scale="jac", starts=None,
+        uncertainty="covariance", ftol=1e-8, xtol=None, gtol=1e-8, maxiter=9, maxfev=None, max_nfev=None, threads=1,
+        progress=None, callback=None, dim=None)),
+    "least_squares": (stepwell.least_squares, dict(
+        fun=calls.residual, x0=np.ones(2), jac=None, bounds=(0.0, 2.0), method=None, ftol=1e-8, xtol=None, gtol=1e-8,
+        x_scale="jac", loss="linear", f_scale=1.0, diff_step=None, tr_solver=None, tr_options=None, jac_sparsity=None,
+        max_nfev=None, verbose=0, args=(), kwargs=None, callback=None, workers=None, fixed=None, starts=None,
+        uncertainty="covariance", maxiter=9, threads=1, progress=None)),
+    "check_jac": (stepwell.check_jac, dict(
+        fun=calls.residual, x0=np.ones(2), jac=calls.slopes, bounds=(0.0, 2.0), args=(), kwargs=None, rtol=1e-5)),
+    "find_axis": (tomography.find_axis, dict(
+        integrals=RNG.random((19, 1, 20)), angles=np.arange(0, 181, 10.0))),
+    "extract_endmembers": (unmixing.extract_endmembers, dict(
+        pixels=RNG.random((20, 4)), count=3, method="nfindr", seed=0)),
     "adjoint_error": (stepwell.adjoint_error, dict(A=A, shape=None, like=None, trials=2, seed=0)),
     "nnls": (stepwell.nnls, dict(
         A=A, b=np.ones((2, 5)), method="auto", insertion="guarded", lam=0.1, L=np.eye(3), noise=None,

@@ -62,7 +62,7 @@ class Units:
             given["equality"] = given["equality"][0], _times(given["equality"][1], of_x)
         powers = {"lam": -self.of_A, "noise": -self.of_b}
         given |= {name: _times(given[name], powers[name]) for name in powers if name in given}
-        start = given.get("warm_start")
+        start: Any = given.get("warm_start")
         if arrays.is_array(start) and arrays.namespace_of(start).isdtype(start.dtype, "real floating"):
             given["warm_start"] = _times(start, of_x)
         return _times(A, -self.of_A), _times(b, -self.of_b), given
