@@ -225,7 +225,7 @@ class _Home:
 
     def __init__(self, like: Array) -> None:
         self.like = like[:0]
-        self.key = (type(like).__module__, device_index(like))
+        self.key = (namespace_of(like).__name__, device_index(like))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Home) and self.key == other.key
