@@ -121,6 +121,7 @@ def compile_kernel(
         arch=architecture,
         include_path=str(folder),
         define_macro=[(key, str(value)) for key, value in defines.items()],
+        device_as_default_execution_space=True,  # generic lambdas have no annotation of their own
     )
     code = bytes(core.Program(source, code_type="c++", options=options).compile("cubin").code)
     _store(stored, code, own=not ship)
