@@ -178,7 +178,7 @@ def test_threads_do_not_see_the_batch(torch, own, lam, dtype):
 def test_nothing_to_do(library, systems, rows, columns):
     A, b = np.ones((systems, rows, columns)), np.ones((systems, rows))
     device, host = stepwell.nnls(on_device(library, A), on_device(library, b)), stepwell.nnls(A, b)
-    for name in ("x", "dual", "active", "residual", "violation", "status", "insertions"):
+    for name in ("x", "dual", "state", "residual", "violation", "status", "insertions"):
         np.testing.assert_allclose(on_host(getattr(device, name)), getattr(host, name))
 
 

@@ -10,6 +10,19 @@
 SW_BEGIN
 namespace lsq {
 
+// Row i of a matrix times x; those told apart at run time have one of their own.
+template <class Any>
+SW_HD double row_product(const Any& matrix, int i, const double* x) {
+    double sum[4] = {0, 0, 0, 0};
+    int j = 0;
+    for (; j + 4 <= matrix.columns; j += 4) {
+        SW_UNROLL
+        for (int u = 0; u < 4; ++u) sum[u] += matrix.entry(i, j + u) * x[j + u];
+    }
+    for (; j < matrix.columns; ++j) sum[0] += matrix.entry(i, j) * x[j];
+    return (sum[0] + sum[1]) + (sum[2] + sum[3]);
+}
+
 template <class Top>
 struct Stacked {
     static constexpr bool shifts = false;
@@ -113,18 +126,6 @@ struct Stacked {
             r[below + i] -= sum;
         });
         team.sync();
-    }
-
-    template <class Any>
-    SW_HD static double row_product(const Any& matrix, int i, const double* x) {
-        double sum[4] = {0, 0, 0, 0};
-        int j = 0;
-        for (; j + 4 <= matrix.columns; j += 4) {
-            SW_UNROLL
-            for (int u = 0; u < 4; ++u) sum[u] += matrix.entry(i, j + u) * x[j + u];
-        }
-        for (; j < matrix.columns; ++j) sum[0] += matrix.entry(i, j) * x[j];
-        return (sum[0] + sum[1]) + (sum[2] + sum[3]);
     }
 
     // squares[j] = sum of weights_i a_ij^2 over the rows of A. Ends in a sync.

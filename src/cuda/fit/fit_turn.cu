@@ -63,7 +63,7 @@ extern "C" __global__ void fit_begin(const __grid_constant__ FitModelJob job, St
 // between them.
 extern "C" __global__ void __launch_bounds__(32 * warps)
     fit_turn_rows(const __grid_constant__ FitModelJob job, State* states, Scalar* trial, int32_t* status,
-                  const int64_t* rows, int64_t count, const Scalar* values, const Scalar* columns,
+                  const int32_t* rows, int64_t count, const Scalar* values, const Scalar* columns,
                   int64_t column_stride) {
     __shared__ __align__(16) State kept[warps];
     __shared__ double sums[warps][1 + n + packed];

@@ -4,6 +4,7 @@
 
 #include "core/lsq/convolution.hpp"
 #include "core/lsq/dense.hpp"
+#include "core/lsq/stacked.hpp"
 
 SW_BEGIN
 namespace lsq {
@@ -118,6 +119,12 @@ struct EitherTop {
                  : pulse.bounds(envelope, j, column, low, high);
     }
 };
+
+inline double row_product(const EitherTop& matrix, int i, const double* x) {
+    if (!matrix.is_dense) return row_product(matrix.pulse, i, x);
+    const EitherDense& dense = matrix.dense;
+    return dense.single ? row_product(dense.as<float>(), i, x) : row_product(dense.as<double>(), i, x);
+}
 
 }  // namespace lsq
 SW_END

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stepwell.arrays import Array, namespace_of
+from stepwell.arrays import Array, namespace_of, on_device_of
 from stepwell.common.checks import require
 from stepwell.derivatives.bounded import AXES, ProblemArrays
 from stepwell.derivatives.matrices import GRAM, Kind
@@ -152,7 +152,8 @@ def _solve_rows(problem: ProblemArrays, spec: Spec) -> Outcome:
         result = solving.solve_linear(A, p.b, **options)
     xp = namespace_of(result.x)
     systems = tuple(result.x.shape[:-1])
-    reals = [xp.broadcast_to(xp.asarray(getattr(result, name), dtype=result.x.dtype), systems) for name in REALS]
+    like: dict[str, Any] = {"dtype": result.x.dtype, **on_device_of(result.x)}
+    reals = [xp.broadcast_to(xp.asarray(getattr(result, name), **like), systems) for name in REALS]
     reals = [one[..., None] for one in reals]
     if result.multipliers is not None:
         reals.append(xp.astype(result.multipliers, result.x.dtype))

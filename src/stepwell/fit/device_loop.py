@@ -173,7 +173,7 @@ def solve_on_device(
             while held > SMALLEST and count * SHRINK <= held:
                 held = max(-(-held // SHRINK), SMALLEST, count)
             rows = np.concatenate([rows, np.full(held - count, rows[0])])
-        which = copy_to_device_of(rows, template)
+        which = copy_to_device_of(rows.astype(np.int32), template)  # (int64 is not to be had of JAX as it comes)
         if batch is not None:
             x = batch.trial[which]
         abscissa = _abscissa(function, which, template)

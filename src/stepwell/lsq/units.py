@@ -1,6 +1,6 @@
 """Units in which A and b are near one, by powers of two: exact, so nothing else changes.
 
-Rows of sums and equalities are squared beside those of A. Of entries beyond 1e±60 these squares are no numbers.
+Rows of sums and equalities are squared beside those of A. Of entries of A beyond 1e±60 these squares are no numbers.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from stepwell.lsq.result import LSQResult
 
 #: Exponents of two beyond which units change.
 _EXTREME = 200
+#: Most entries that are looked at, of some systems of a batch: one unit is for all of them.
+_LOOKED_AT = 1 << 18
 
 
 def _times(value: Any, exponent: int) -> Any:
@@ -40,6 +42,8 @@ def _bound_times(value: Any, exponent: int) -> Any:
 def _exponent(array: Array) -> int:
     """Return the exponent of the largest finite entry; 0 without one."""
     xp = arrays.namespace_of(array)
+    if array.ndim > 1 and math.prod(array.shape) > _LOOKED_AT:
+        array = array[:: -(-math.prod(array.shape) // _LOOKED_AT)]
     finite = xp.where(xp.isfinite(array), xp.abs(array), xp.zeros_like(array))
     largest = 0.0 if 0 in array.shape else float(xp.max(finite))
     return math.frexp(largest)[1] if largest > 0 else 0
@@ -79,6 +83,6 @@ class Units:
 
 
 def units_of(A: Array, b: Array) -> Units | None:
-    """Return units for a batch whose numbers are extreme; else None."""
-    of_A, of_b = _exponent(A), _exponent(b)
-    return Units(of_A, of_b) if max(abs(of_A), abs(of_b)) > _EXTREME else None
+    """Return units for a batch whose A is extreme; else None."""
+    of_A = _exponent(A)
+    return Units(of_A, _exponent(b)) if abs(of_A) > _EXTREME else None
