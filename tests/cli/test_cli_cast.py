@@ -36,6 +36,7 @@ WORK = {
         ["--synthetic", "6x5x2", "--echoes", "16", "--flip", "180", "--lam", "0.02", *PLAIN, "-o", "maps"],
         ["maps/sfr.npy", "maps/t2map.json"],
     ),
+    "relax": (["t2", "--synthetic", "6x5x2", *PLAIN, "-o", "relaxed"], ["relaxed/T2.npy", "relaxed/relax.json"]),
     "unmix": (["--synthetic", "8x6", "--bands", "20", "-o", "a.npy", "--no-plots"], ["a.npy", "a.json"]),
     "tour": (["--quick", "--no-open", "-o", "tour.html"], ["tour.html"]),
 }
@@ -45,6 +46,7 @@ READING = {
     "stipple": ["missing.png", "-o", "out.npy"],
     "deconvolve": ["missing.npz", "-o", "out.npz"],
     "t2map": ["missing.npy", "--te", "0.01", "-o", "out"],
+    "relax": ["t2", "missing.npy", "-o", "out"],
     "unmix": ["missing.hdr", "missing.csv", "-o", "out"],
 }
 #: Commands that solve something.
@@ -64,6 +66,7 @@ INTERRUPTED = {
     "deconvolve": ("stepwell.apps.waveform.deconvolve", ["returns.npz"]),
     "study": ("stepwell.lab.studies.frame.Table.add", ["out.json"]),
     "t2map": ("stepwell.apps.images.work.Work.put", ["maps/.unfinished/done.npy"]),
+    "relax": ("stepwell.apps.images.work.Work.put", ["relaxed/.unfinished/done.npy"]),
     "unmix": ("stepwell.apps.images.work.Work.put", ["a.unfinished/done.npy"]),
 }
 
@@ -139,7 +142,7 @@ def test_a_study_that_is_done_in_one_library_refuses_the_others():
     assert "--device: study nnls-updates needs no device" in " ".join(run.stderr.split())
 
 
-@pytest.mark.parametrize("command", ["solve", "deconvolve", "reconstruct", "t2map", "unmix", "voronoi"])
+@pytest.mark.parametrize("command", ["solve", "deconvolve", "reconstruct", "t2map", "relax", "unmix", "voronoi"])
 def test_results_do_not_depend_on_threads(command, folder):
     arguments, files = WORK[command]
     held = []
