@@ -32,6 +32,10 @@ WORK = {
     "voronoi": (["-n", "20", "--resolution", "64", "-o", "points.npy"], ["points.npy"]),
     "stipple": (["--demo", "-n", "30", "--resolution", "64", "-o", "points.npy"], ["points.npy"]),
     "deconvolve": (["--synthetic", "3", "-o", "returns.npz"], ["returns.npz"]),
+    "decompose": (
+        ["--synthetic", "3", "-o", "taken", "--no-plots"],
+        ["taken/returns.csv", "taken/decomposition.npz"],
+    ),
     "t2map": (
         ["--synthetic", "6x5x2", "--echoes", "16", "--flip", "180", "--lam", "0.02", *PLAIN, "-o", "maps"],
         ["maps/sfr.npy", "maps/t2map.json"],
@@ -45,6 +49,7 @@ READING = {
     "voronoi": ["--density", "missing.png", "-o", "out.npy"],
     "stipple": ["missing.png", "-o", "out.npy"],
     "deconvolve": ["missing.npz", "-o", "out.npz"],
+    "decompose": ["missing.npz", "-o", "out"],
     "t2map": ["missing.npy", "--te", "0.01", "-o", "out"],
     "relax": ["t2", "missing.npy", "-o", "out"],
     "unmix": ["missing.hdr", "missing.csv", "-o", "out"],
@@ -65,6 +70,7 @@ INTERRUPTED = {
     "stipple": ("rich.progress.Progress.update", ["points.npy"]),
     "deconvolve": ("stepwell.apps.waveform.deconvolve", ["returns.npz"]),
     "study": ("stepwell.lab.studies.frame.Table.add", ["out.json"]),
+    "decompose": ("stepwell.apps.images.work.Work.put", ["taken/.unfinished/done.npy"]),
     "t2map": ("stepwell.apps.images.work.Work.put", ["maps/.unfinished/done.npy"]),
     "relax": ("stepwell.apps.images.work.Work.put", ["relaxed/.unfinished/done.npy"]),
     "unmix": ("stepwell.apps.images.work.Work.put", ["a.unfinished/done.npy"]),
