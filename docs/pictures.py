@@ -35,6 +35,8 @@ COMMANDS = {
     "cells": ("voronoi -n 1200 --resolution 1024 -o voronoi", "voronoi/cells.png"),
     "phantom": ("reconstruct phantom --slices 40:70 -o phantom", "phantom/montage.png"),
     "waveform": ("deconvolve --synthetic 200 --shots 1,2 --plot waveform.png", "waveform.png"),
+    "decompose": ("decompose --synthetic 200 --shots 1,2 -o decompose", "decompose/shots.png"),
+    "relax": ("relax ivim --synthetic 96x96x1 -o relax", "relax/maps.png"),
     "t2map": ("t2map --synthetic 96x96x1 --myelin 0.010 0.040 -o t2map", "t2map/maps.png"),
     "unmixing": ("unmix --synthetic 120x90 -o unmixing", "unmixing.png"),
     "convergence": ("solve minimal-surface -n 40000 -m 5 --plot convergence.png", "convergence.png"),
