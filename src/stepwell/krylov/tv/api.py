@@ -41,6 +41,8 @@ def tv(
     joint: bool = False,
     spacing: Any = None,
     across: float | None = None,
+    weights: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
     x0: ArrayLike | None = None,
     dual: ArrayLike | None = None,
     tol: float = 1e-3,
@@ -81,6 +83,11 @@ def tv(
     across : float, optional
         The columns are neighbouring slices of one volume: their differences join TV with this weight, and all columns
         are one problem with one λ.
+    weights : array, the shape, optional
+        A weight for the length of each pixel's differences; with ``kind="anisotropic"`` also (axes, ...) and the shape,
+        one for each difference. At least 0.
+    mask : array of bool, the shape, optional
+        Pixels that belong to the image; the others are zero, and differences with them do not count.
     x0 : array, (n,) or (n, k), optional
         Starting images; (k, n) with ``axis=0``.
     dual : array, (axes, k) and the shape, optional
@@ -141,8 +148,9 @@ def tv(
                     f"noise is None; allowed: the standard deviation of the noise of a datum, with lam={lam!r}"
                 )
         given = read_problem(
-            A, B, x0, dual, shape=shape, kind=kind, eps=eps, bounds=bounds, spacing=spacing, across=across, axis=axis
-        )
+            A, B, x0, dual, shape=shape, kind=kind, eps=eps, bounds=bounds, spacing=spacing, across=across, axis=axis,
+            weights=weights, mask=mask,
+        )  # fmt: skip
         require(across is None or not team.spread, "across", across, "None with comm: ranks share no column")
         count = given.task.grid.count
         lams = None if isinstance(lam, str) else _per_problem(read_numbers("lam", lam, count), given, "lam")
@@ -193,6 +201,8 @@ def tv_gap(
     bounds: BoundsLike | None = None,
     spacing: Any = None,
     across: float | None = None,
+    weights: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
     dual: ArrayLike | None = None,
     tol: float = 1e-3,
     maxiter: int = 50,
@@ -202,7 +212,7 @@ def tv_gap(
 
     Parameters
     ----------
-    A, b, lam, shape, kind, eps, bounds, spacing, across, axis
+    A, b, lam, shape, kind, eps, bounds, spacing, across, weights, mask, axis
         The problem, as in :func:`stepwell.tv`.
     x : array, (n,) or (n, k)
         The images to be judged.
@@ -237,7 +247,7 @@ def tv_gap(
         x = namespace_of(x).reshape(x, (-1,))
     given = read_problem(
         A, b, x, dual, shape=shape, kind=kind, eps=eps, bounds=bounds, spacing=spacing, across=across, axis=axis,
-        name="b", start="x",
+        weights=weights, mask=mask, name="b", start="x",
     )  # fmt: skip
     lams = _per_problem(read_numbers("lam", lam, given.task.grid.count), given, "lam")
     with own_arithmetic():

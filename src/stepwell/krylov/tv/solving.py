@@ -27,6 +27,7 @@ from stepwell.krylov.tv.state import Books, Marks, State, joined, pushed
 from stepwell.krylov.tv.sweeps import Splitting, put_rows, run_sweeps
 from stepwell.krylov.tv.task import Task, column_sums, image_sums
 from stepwell.krylov.tv.transforms import poisson_inverse
+from stepwell.krylov.tv.weighted import WeightedCertifier
 
 #: ρ of the inner loop over the geometric mean of S.
 RHO = 6.5
@@ -37,7 +38,7 @@ FINE, COARSE = 0.01, 0.06
 #: A column has stagnated after so many steps in which its gap has not come forward.
 PATIENCE = 50
 #: cs grows at most by this factor at once, falls by at most this one, and falls no more after so many steps.
-GROWTH, FALL, FALLING = 1.5, 0.97, 30
+GROWTH, FALL, FALLING = 2.0, 0.97, 30
 #: An adjoint is one where a dot-product test fails by less than this part of tol, or by rounding.
 OF_TOL = 1e-3
 
@@ -59,7 +60,7 @@ class Solver:
         self.task, self.team = task, team
         self.base = fit_base(task) if base is None else base
         self.rho = RHO * self.base.geometric_mean
-        self.certifier = Certifier.of(task, self.base)
+        self.certifier = (Certifier if task.widths is None else WeightedCertifier).of(task, self.base)
         count = task.grid.batch
         self.books = Books.begin(count, SWEEPS_OF_IDENTITY if task.identity else SWEEPS)
         self.status: list[TVStatus | None] = [None] * count
