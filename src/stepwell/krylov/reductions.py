@@ -178,6 +178,11 @@ class Sums:
         finite: np.ndarray = self.most(lost.astype(np.float64)) == 0
         return finite
 
+    def of_all(self, *numbers: float) -> np.ndarray:
+        """Return numbers of every rank, a row for each."""
+        row = np.array(numbers, dtype=np.float64)
+        return row[None] if self.ranks is None else np.stack(self._exchange(row))
+
     # ---- set-up, errors, wishes ----
 
     def extents(self, *lengths: int) -> list[Extent]:
