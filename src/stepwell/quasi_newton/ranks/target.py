@@ -142,11 +142,15 @@ class OverRanks:
             if clock is not None:
                 clock.record(0, place)
 
+        last: tuple[Any, Any] | None = None  # until the next one is there: see HostTarget.repeated
+
         def advance() -> None:
+            nonlocal last
             found: tuple[Any, Any] | None = None
             mark(0)
             with self.ranks.holding():
                 found = evaluate()
+            last = found
             mark(1)
             turn(*((NO_VALUE, self.no_gradient()) if found is None else found))
             mark(2)
