@@ -167,6 +167,9 @@ found = solve_rosenbrock(dist.group.WORLD)
 pieces = [None] * 2
 dist.all_gather_object(pieces, found.x)
 print(hashlib.sha256(np.concatenate(pieces).tobytes()).hexdigest(), found.fun)
+import stepwell.distributed.ranks
+stepwell.distributed.ranks.HOPS_FROM = 2
+assert solve_rosenbrock(dist.group.WORLD).fun == found.fun
 with ranks.holding():
     if rank == 1:
         raise ValueError("mine")

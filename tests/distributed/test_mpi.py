@@ -24,7 +24,8 @@ def found_on(ranks, part, folder):
 def test_bits_do_not_depend_on_the_number_of_ranks(tmp_path):
     """Three ranks first, which leave a run for the others to continue."""
     expected = found_on(3, "bits", tmp_path)
-    assert set(expected) == {"exact", "first-interval", "torsion", "example", "folder"}
+    assert set(expected) == {"exact", "first-interval", "hops", "torsion", "example", "folder"}
+    assert expected["hops"] == expected["exact"]
     assert "after 3 iterations" in expected["example"]
     for ranks in (1, 2, 4):
         assert found_on(ranks, "bits", tmp_path) == expected
@@ -34,6 +35,7 @@ def test_trouble_on_one_rank_is_told_on_all(tmp_path):
     found = found_on(3, "faults", tmp_path)
     for case, text in (
         ("raises", "no gradient here"),
+        ("raises on the way", "no gradient here"),
         ("raises before an allgather", "no gradient here"),
         ("raises early, others are slow", "early"),
     ):

@@ -70,6 +70,9 @@ def bits(folder):
     """Runs whose bits do not depend on the number of ranks; an example; a run in a folder."""
     for cauchy in ("exact", "first-interval"):
         say_result(cauchy, solve_rosenbrock(comm, cauchy=cauchy))
+    least, ranks.HOPS_FROM = ranks.HOPS_FROM, 2
+    say_result("hops", solve_rosenbrock(comm, cauchy="exact"))
+    ranks.HOPS_FROM = least
     nx = 150
     layout = split(nx * nx, comm, align=nx)
     fun, start, bounds = torsion(layout, nx, comm)
@@ -96,6 +99,9 @@ def bits(folder):
 def faults(folder):
     """Trouble on the last rank."""
     say_raised("raises", lambda: solve_rosenbrock(comm, fun=at_call(8, fail)))
+    least, ranks.HOPS_FROM = ranks.HOPS_FROM, 2
+    say_raised("raises on the way", lambda: solve_rosenbrock(comm, fun=at_call(8, fail)))
+    ranks.HOPS_FROM = least
     say_raised("raises before an allgather", lambda: solve_rosenbrock(comm, fun=with_allgather(fail, at=5)))
     ranks.RESCUE_AFTER = 0.2
     say_raised("raises early, others are slow", lambda: solve_rosenbrock(comm, fun=slow_others()))

@@ -75,9 +75,11 @@ def torsion(layout, nx, comm):
     return fun, upper.copy(), (-upper, upper)
 
 
-def solve_rosenbrock(comm, *, dtype=np.float64, weighted=False, bounded=True, fun=None, callback=None, **options):
+def solve_rosenbrock(
+    comm, *, dtype=np.float64, weighted=False, bounded=True, fun=None, callback=None, chunk=None, **options
+):
     """Minimise the Rosenbrock problem over ranks; `fun` may stand between the solver and the function."""
-    layout = split(PAIRS, comm, align=2)
+    layout = split(PAIRS, comm, align=2, chunk=chunk)
     value, start, bounds, diagonal = rosenbrock(layout, dtype)
     options = {"ftol": 0, "gtol": 1e-6, "maxiter": 25, "threads": 1} | options
     if weighted:

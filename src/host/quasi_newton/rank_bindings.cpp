@@ -30,12 +30,45 @@ bool are_alike(const double* messages, const std::vector<int64_t>& counts, int h
 
 }  // namespace
 
-PythonExchange::PythonExchange(int rank, std::vector<int64_t> cuts, int64_t first_variable, nb::object send)
+PythonExchange::PythonExchange(int rank, std::vector<int64_t> cuts, int64_t first_variable, nb::object send,
+                               const std::vector<int64_t>& homes)
     : send(std::move(send)),
       exchange(
-          rank, std::move(cuts), first_variable,
+          rank, cuts, first_variable,
           [this](Action phase, bool with_value, std::vector<double>& message,
-                 const std::vector<int64_t>& counts) { return call(phase, with_value, message, counts); }) {}
+                 const std::vector<int64_t>& counts) { return call(phase, with_value, message, counts); }) {
+    if (!homes.empty()) exchange.go_by_hops(cuts, homes, hop_calls());
+}
+
+HopCalls PythonExchange::hop_calls() {
+    return {
+        shared_kind,
+        [this](Action phase, bool with_value) {
+            const nb::gil_scoped_acquire lock;
+            const nb::object said = send.attr("open")(int(phase), with_value);
+            return Summary{nb::cast<double>(said[0]), 1, 0, nb::cast<double>(said[1]),
+                           nb::cast<double>(said[2])};
+        },
+        [this](int partner, const double* numbers, int64_t count, int64_t expected) -> const double* {
+            const nb::gil_scoped_acquire lock;
+            nb::object own = nb::none();
+            if (count > 0) {
+                const size_t shape[] = {size_t(count)};
+                own = nb::cast(nb::ndarray<nb::numpy, const double>(numbers, 1, shape, nb::capsule(numbers)));
+            }
+            const nb::object found = send.attr("swap")(partner, own, expected);
+            if (expected == 0) return nullptr;
+            received = nb::cast<Numbers>(found);
+            if (int64_t(received.size()) != expected)
+                throw nb::value_error("messages of other lengths than announced");
+            return received.data();
+        },
+        [this](bool with_value, const Summary& own) {
+            const nb::gil_scoped_acquire lock;
+            return nb::cast<double>(send.attr("look_further")(
+                with_value, array_of({own.flag, own.digest, own.kind, own.value}, {4})));
+        }};
+}
 
 void PythonExchange::set_value(nb::object chunks, double given_kind, nb::object given, bool short_way) {
     kept_values = std::move(chunks);
@@ -114,6 +147,7 @@ PythonExchange::Letter& PythonExchange::letter_for(const std::vector<double>& me
 
 namespace {
 
+using Whole = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Rows = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Row = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
@@ -163,6 +197,59 @@ double total_of_all(RankTree& tree, const Row& values) {
     return rows.empty() ? 0.0 : rows[0];
 }
 
+// One rank on its way, to be simulated: see TreeSums.
+TreeSums make_tree_sums(int rank, const Whole& cuts, const Whole& homes) {
+    if (cuts.size() != homes.size() + 1) throw nb::value_error("cuts: one more than homes");
+    if (rank < 0 || size_t(rank) >= homes.size()) throw nb::value_error("rank: one of those with a home");
+    return TreeSums(rank, cuts.data(), homes.data(), int(homes.size()), shared_kind);
+}
+
+void begin_sums(TreeSums& sums, const Rows& rows, double share, int maxima, int minima) {
+    std::vector<double> copy(rows.data(), rows.data() + rows.size());
+    sums.begin({0, 1, 0, shared_kind, share}, true, copy.data(), shape_of(rows.shape(1), maxima, minima),
+               true);
+}
+
+nb::object outgoing_of(TreeSums& sums, size_t hop) {
+    if (sums.hops().at(hop).sent.empty()) return nb::none();
+    std::vector<double> copy = sums.outgoing();
+    const size_t size = copy.size();
+    return array_of(std::move(copy), {size});
+}
+
+void take_incoming(TreeSums& sums, size_t hop, const Row& numbers) {
+    if (int64_t(numbers.size()) != sums.expected(hop)) throw nb::value_error("numbers: as many as expected");
+    sums.incoming(hop, numbers.data());
+}
+
+nb::object total_of(const TreeSums& sums, size_t width) {
+    return array_of(std::vector<double>(sums.total(), sums.total() + width), {width});
+}
+
+void bind_tree_sums(nb::module_& m) {
+    nb::class_<TreeSums>(m, "TreeSums")
+        .def(
+            "__init__",
+            [](TreeSums* self, int rank, const Whole& cuts, const Whole& homes) {
+                new (self) TreeSums(make_tree_sums(rank, cuts, homes));
+            },
+            nb::arg("rank"), nb::arg("cuts"), nb::arg("homes"))
+        .def_prop_ro("partners",
+                     [](const TreeSums& sums) {
+                         std::vector<int> found;
+                         for (const Hop& hop : sums.hops()) found.push_back(hop.partner);
+                         return found;
+                     })
+        .def_prop_ro("additions", &TreeSums::additions)
+        .def_prop_ro("share", &TreeSums::value)
+        .def("begin", &begin_sums, nb::arg("rows"), nb::arg("share"), nb::arg("maxima") = 0,
+             nb::arg("minima") = 0)
+        .def("expected", &TreeSums::expected, nb::arg("hop"))
+        .def("outgoing", &outgoing_of, nb::arg("hop"))
+        .def("incoming", &take_incoming, nb::arg("hop"), nb::arg("numbers"))
+        .def("total", &total_of, nb::arg("width"));
+}
+
 // Numbers begin to end of every rank's message, one list for each of them.
 nb::object numbers_of_all(const Row& received, const nb::sequence& counts, int64_t begin, int64_t end) {
     nb::list found;
@@ -182,11 +269,13 @@ nb::object numbers_of_all(const Row& received, const nb::sequence& counts, int64
 }  // namespace
 
 void bind_ranks(nb::module_& m) {
+    bind_tree_sums(m);
     m.def("chunk_length", &Chunks::length_of, nb::arg("n"), nb::arg("align") = 1,
           "The length of the chunks that n variables are cut into.");
     m.def("numbers_of_all", &numbers_of_all, nb::arg("received"), nb::arg("counts"), nb::arg("begin"),
           nb::arg("end"), "Some numbers of every rank's message, one list for each of them.");
     m.attr("MESSAGE_HEADER") = message_header;
+    m.attr("SHARED_KIND") = shared_kind;
     m.attr("ACTION_AIM") = int(Action::aim);
     nb::class_<RankTree>(m, "RankTree")
         .def(
@@ -208,10 +297,11 @@ void bind_ranks(nb::module_& m) {
         .def(
             "__init__",
             [](PythonExchange* self, int rank, const nb::sequence& cuts, int64_t first_variable,
-               nb::object send) {
-                new (self) PythonExchange(rank, read_cuts(cuts), first_variable, std::move(send));
+               nb::object send, const nb::sequence& homes) {
+                new (self)
+                    PythonExchange(rank, read_cuts(cuts), first_variable, std::move(send), read_cuts(homes));
             },
-            nb::arg("rank"), nb::arg("cuts"), nb::arg("first_variable"), nb::arg("send"))
+            nb::arg("rank"), nb::arg("cuts"), nb::arg("first_variable"), nb::arg("send"), nb::arg("homes"))
         .def("set_value", &PythonExchange::set_value, nb::arg("chunks").none(), nb::arg("kind"),
              nb::arg("number").none(), nb::arg("may_be_short"));
 }

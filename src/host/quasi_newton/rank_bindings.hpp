@@ -15,7 +15,12 @@ public:
     // send(phase, with_value, message, counts) -> all messages, a contiguous float64 array; with_value: and f
     // send.prepared(counts) -> None, or the short way: own message, all messages, run() -> whether it has run
     // send.read(with_value, messages, counts) -> what send() would return, of messages that came that way
-    PythonExchange(int rank, std::vector<int64_t> cuts, int64_t first_variable, nanobind::object send);
+    // With homes, messages go by hops (hop_exchange.hpp), and these are called in place of the first:
+    // send.open(phase, with_value) -> flag, kind, number
+    // send.swap(partner, numbers or None, expected) -> as many numbers, a contiguous float64 array, or None
+    // send.look_further(with_value, header) -> f, of ranks that are not alike
+    PythonExchange(int rank, std::vector<int64_t> cuts, int64_t first_variable, nanobind::object send,
+                   const std::vector<int64_t>& homes);
 
     Exchange hook() { return exchange.hook(); }
     // Before a turn: f of this rank as it goes into messages, a number unless other ranks may have another
@@ -51,6 +56,7 @@ private:
     Letter& letter_for(const std::vector<double>& message, const std::vector<int64_t>& counts);
     static Letter make_letter(const std::vector<double>& message, const std::vector<int64_t>& counts);
     bool sent_shortly(Letter& letter, bool with_value, const std::vector<double>& message) const;
+    HopCalls hop_calls();
     const double* take(nanobind::object found, bool with_value, const std::vector<int64_t>& counts);
     void look_for_short_way(Letter& letter) const;
 };

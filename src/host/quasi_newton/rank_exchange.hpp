@@ -7,32 +7,17 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "core/quasi_newton/cauchy_walk.hpp"
 #include "host/quasi_newton/engine.hpp"
+#include "host/quasi_newton/hop_exchange.hpp"
 #include "host/quasi_newton/rank_tree.hpp"
 
 SW_BEGIN
 
 constexpr int message_header = 2, message_value = 2;
-
-// A whole number below 2^53 that tells states apart. (FNV-1a, by words.)
-inline double digest_of(const State& state, const double* decided) {
-    uint64_t hash = 14695981039346656037ull;
-    const auto take = [&](const void* data, size_t words) {
-        for (size_t i = 0; i < words; ++i) {
-            uint64_t word;
-            std::memcpy(&word, static_cast<const char*>(data) + 8 * i, 8);
-            hash = (hash ^ word) * 1099511628211ull;
-            hash ^= hash >> 29;
-        }
-    };
-    static_assert(sizeof(State) % 8 == 0);
-    take(&state, sizeof(State) / 8);
-    if (decided) take(decided, size_t(2 * state.pairs));
-    return double(hash >> 11);
-}
 
 class RankExchange {
 public:
@@ -50,8 +35,16 @@ public:
                 this};
     }
 
+    // From now on messages go from rank to rank, as many as the logarithm of their number; homes[r] is the
+    // same number for neighbouring ranks of one node.
+    void go_by_hops(const std::vector<int64_t>& cuts, const std::vector<int64_t>& homes, HopCalls calls) {
+        hops.emplace(tree.own_rank(), cuts, homes, first_variable, std::move(calls));
+    }
+
     void operator()(const PhaseSums& found) {
-        if (found.list) {
+        if (hops) {
+            hops->exchange(found, chunk_values);
+        } else if (found.list) {
             exchange_list(found);
         } else {
             exchange_rows(found);
@@ -66,6 +59,7 @@ private:
     RankTree tree;
     int64_t first_variable;
     Send send;
+    std::optional<HopExchange> hops;
     std::vector<double> message;
     std::vector<int64_t> counts;
     std::vector<const double*> places;

@@ -10,13 +10,60 @@
 
 SW_BEGIN
 
+// A node of the tree over some leaves: those from begin to end.
+struct TreeNode {
+    int64_t begin, end;
+
+    int64_t middle() const { return begin + (end - begin) / 2; }
+    TreeNode first() const { return {begin, middle()}; }
+    TreeNode second() const { return {middle(), end}; }
+    bool operator==(const TreeNode&) const = default;
+};
+
+using Cover = std::vector<TreeNode>;
+
+// Appends the largest nodes below `node` that make up leaves from `from` to `to`, in order.
+inline void cover_leaves(const TreeNode& node, int64_t from, int64_t to, Cover& out) {
+    if (from >= to || node.end <= from || to <= node.begin) return;
+    if (from <= node.begin && node.end <= to) {
+        out.push_back(node);
+        return;
+    }
+    cover_leaves(node.first(), from, to, out);
+    cover_leaves(node.second(), from, to, out);
+}
+
+// Makes rows of nodes from rows of nodes below them, which come in order.
+class NodeFolder {
+public:
+    // The row of `node`; places[k] is that of below[k], the next of which is `next`, and is moved on.
+    void fold(const TreeNode& node, const Cover& below, const double* const* places, size_t& next,
+              const RowShape& shape, double* out, size_t depth = 0) {
+        if (below[next] == node) {
+            std::memcpy(out, places[next++], sizeof(double) * size_t(shape.width()));
+            return;
+        }
+        if (second.size() <= depth) second.resize(depth + 1);
+        if (second[depth].size() < size_t(shape.width())) second[depth].resize(size_t(shape.width()));
+        fold(node.first(), below, places, next, shape, out, depth + 1);
+        fold(node.second(), below, places, next, shape, second[depth].data(), depth + 1);
+        fold_row(out, second[depth].data(), shape);
+        ++additions;
+    }
+
+    int64_t additions = 0;  // of rows, so far
+
+private:
+    std::vector<std::vector<double>> second;  // by depth
+};
+
 class RankTree {
 public:
     // Rank r has chunks cuts[r] to cuts[r + 1].
     RankTree(int rank, std::vector<int64_t> cuts) : rank(rank), cuts(std::move(cuts)) {
         first_node.push_back(0);
         for (int r = 0; r < ranks(); ++r) {
-            cover(0, this->cuts.back(), r, nodes);
+            cover_leaves(root(), this->cuts[size_t(r)], this->cuts[size_t(r) + 1], nodes);
             first_node.push_back(int(nodes.size()));
         }
     }
@@ -39,47 +86,18 @@ public:
 
     // From the rows of all nodes, places[k] that of node k, to the total.
     void finish(const double* const* places, const RowShape& shape, double* total) {
-        finish(0, cuts.back(), places, shape, total, 0);
-        next = 0;
+        size_t next = 0;
+        folder.fold(root(), nodes, places, next, shape, total);
     }
 
 private:
-    struct Node {
-        int64_t begin, end;
-    };
     int rank;
     std::vector<int64_t> cuts;
-    std::vector<Node> nodes;
+    Cover nodes;
     std::vector<int> first_node;
-    std::vector<std::vector<double>> second;  // by depth
-    size_t next = 0;
+    NodeFolder folder;
 
-    static int64_t middle_of(int64_t begin, int64_t end) { return begin + (end - begin) / 2; }
-
-    // The largest nodes of the tree over [begin, end) that make up what rank r has of it.
-    void cover(int64_t begin, int64_t end, int r, std::vector<Node>& out) const {
-        const int64_t from = cuts[size_t(r)], to = cuts[size_t(r) + 1];
-        if (from >= to || end <= from || to <= begin) return;
-        if (from <= begin && end <= to) {
-            out.push_back({begin, end});
-            return;
-        }
-        cover(begin, middle_of(begin, end), r, out);
-        cover(middle_of(begin, end), end, r, out);
-    }
-
-    void finish(int64_t begin, int64_t end, const double* const* places, const RowShape& shape, double* out,
-                size_t depth) {
-        if (nodes[next].begin == begin && nodes[next].end == end) {
-            std::memcpy(out, places[next++], sizeof(double) * size_t(shape.width()));
-            return;
-        }
-        if (second.size() <= depth) second.resize(depth + 1);
-        if (second[depth].size() < size_t(shape.width())) second[depth].resize(size_t(shape.width()));
-        finish(begin, middle_of(begin, end), places, shape, out, depth + 1);
-        finish(middle_of(begin, end), end, places, shape, second[depth].data(), depth + 1);
-        fold_row(out, second[depth].data(), shape);
-    }
+    TreeNode root() const { return {0, cuts.back()}; }
 };
 
 SW_END

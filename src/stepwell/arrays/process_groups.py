@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import os
+import socket
 import sys
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -41,6 +44,30 @@ class GroupCommunicator:
         rows = [torch.empty(longest, dtype=torch.float64) for _ in counts]
         self._finish(distributed.all_gather(rows, mine, group=self._group, async_op=True))
         return np.concatenate([one.numpy()[:count] for one, count in zip(rows, counts)])
+
+    def swap(self, partner: int, row: np.ndarray | None, count: int) -> np.ndarray | None:
+        """Send a row to another rank, if there is one, and return the `count` numbers that come from it, if any."""
+        import torch
+        import torch.distributed as distributed
+
+        other = distributed.get_global_rank(self._group, partner)
+        works = []
+        if row is not None:
+            sent = torch.from_numpy(row.copy())
+            works.append(distributed.isend(sent, other, group=self._group))
+        received = torch.empty(count, dtype=torch.float64)
+        if count:
+            works.append(distributed.irecv(received, other, group=self._group))
+        for work in works:
+            self._finish(work)
+        return received.numpy() if count else None
+
+    def home(self) -> int:
+        """Return the first rank of this node, as far as the launcher tells the rank within the node."""
+        local = os.environ.get("LOCAL_RANK", "")
+        if local.isdigit() and os.environ.get("RANK", "") == str(self.rank):
+            return self.rank - int(local)
+        return zlib.crc32(socket.gethostname().encode())
 
     def _finish(self, work: Any) -> None:
         """Wait for an exchange, as long as the limit allows; without one, as long as the group does."""

@@ -6,9 +6,8 @@ process group gets a gloo group beside it. Nothing else here knows that these li
 
 from __future__ import annotations
 
-import itertools
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy as np
 from stepwell.arrays import Array
 from stepwell.arrays.process_groups import GroupCommunicator, is_process_group
 from stepwell.common.checks import require, require_kind
+from stepwell.distributed.prepared import PreparedExchange, own_comm
 from stepwell.distributed.rescue import Rescue, answer_rescue
 from stepwell.distributed.waiting import TIMEOUT_VARIABLE, ranks_in_words, read_timeout, wait_for
 
@@ -32,7 +32,9 @@ class Communicator(Protocol):
     One that has an attribute ``waits_for_ever`` set to False takes ``allgather(row, counts, patience, meanwhile)``,
     raises TimeoutError if others have not come after so many seconds, and may be able to free ranks that wait elsewhere
     (`stepwell.distributed.rescue`). One that has a method ``within(timeout)`` returns the same ranks with a limit of so
-    many seconds for every exchange.
+    many seconds for every exchange. One that has a method ``swap(partner, row, count)``, which sends a row (or None) to
+    another rank and returns the `count` numbers that come from it (or None), lets the sums of many ranks go from rank
+    to rank; with ``home()``, a number that ranks of one node share, within nodes first.
     """
 
     @property
@@ -63,7 +65,7 @@ class MPICommunicator:
     waits_for_ever = False
 
     def __init__(self, comm: Any, timeout: float | None = None) -> None:
-        self._comm, self._given, self._timeout = _own_comm(comm, timeout), comm, timeout
+        self._comm, self._given, self._timeout = own_comm(comm, timeout), comm, timeout
         self.rank, self.size = int(comm.Get_rank()), int(comm.Get_size())
 
     def within(self, timeout: float) -> MPICommunicator:
@@ -104,6 +106,35 @@ class MPICommunicator:
         self._finish(requests, (row, received), prepared, patience, meanwhile)
         return received if prepared is None else received.copy()  # the next such exchange writes there again
 
+    def swap(
+        self,
+        partner: int,
+        row: np.ndarray | None,
+        count: int,
+        patience: float | None = None,
+        meanwhile: tuple[float, Callable[[], None]] | None = None,
+    ) -> np.ndarray | None:
+        """Send a row to another rank, if there is one, and return the `count` numbers that come from it, if any.
+
+        These stay until the next such swap. `patience` and `meanwhile` are those of `allgather`.
+        """
+        swap = self._comm.swap_with(partner, 0 if row is None else row.size, count)
+        if row is not None:
+            swap.own[:] = row
+        for request in swap.requests:
+            request.Start()
+        limits = [limit for limit in (patience, self._timeout) if limit is not None]
+        try:
+            wait_for(swap.requests, min(limits, default=None), meanwhile, lambda: ranks_in_words([partner]))
+        except TimeoutError:
+            self._comm.abandoned.append(swap)
+            raise
+        return swap.received if count else None
+
+    def home(self) -> int:
+        """Return the first rank of this node."""
+        return self._comm.home()
+
     def prepared(self, counts: Sequence[int]) -> PreparedExchange | None:
         """Return the exchange of rows of these lengths if there is one: who runs it need not call `allgather`."""
         return self._comm.prepared.get(tuple(counts))
@@ -129,136 +160,6 @@ class MPICommunicator:
         except TimeoutError:
             self._comm.abandoned.append((requests, buffers))  # MPI may write there yet
             raise
-
-
-class PreparedExchange:
-    """An exchange of rows of given lengths that MPI has prepared.
-
-    Attributes
-    ----------
-    received : array
-        All rows, once it has run; until it runs again.
-    own : array
-        This rank's, a part of `received`, to be filled in before.
-    requests : list
-        What MPI has to start and to wait for; empty once it is forgotten.
-    last : int
-        The number of its last start among those of all exchanges that were prepared: the same on all ranks.
-    """
-
-    __slots__ = ("_others", "_starts", "last", "own", "received", "requests")
-
-    def __init__(self, comm: Any, counts: tuple[int, ...], starts: Iterator[int]) -> None:
-        from mpi4py import MPI
-
-        self._starts, self.last = starts, 0
-        rank, ends = comm.Get_rank(), np.cumsum(counts).tolist()
-        self.received = np.empty(sum(counts))
-        rows = [self.received[end - count : end] for end, count in zip(ends, counts)]
-        self.own = rows[rank]
-        self._others: list[int] = []
-        if len(counts) <= _FEW:
-            self._others = others = [(rank + k) % len(counts) for k in range(1, len(counts))]
-            self.requests = [comm.Recv_init(rows[other], other) for other in others]
-            self.requests += [comm.Send_init(self.own, other) for other in others]
-        else:
-            self.requests = [comm.Allgatherv_init(MPI.IN_PLACE, (self.received, list(counts)))]
-
-    def start(self) -> None:
-        """Let MPI begin."""
-        self.last = next(self._starts)
-        for request in self.requests:
-            request.Start()
-
-    def missing(self) -> str:
-        """Say, in words, whose row has not come, where that can be told: of a collective it cannot."""
-        late = [other for other, request in zip(self._others, self.requests) if not request.Test()]
-        return ranks_in_words(late) if late else "other ranks have"
-
-    def forget(self) -> None:
-        """Give back what MPI holds for it."""
-        for request in self.requests:
-            request.Free()
-        self.requests = []
-
-
-#: Up to so many ranks each sends to each, which every MPI can prepare, and which takes less time than a collective.
-_FEW = 4
-
-
-class _OwnComm:
-    """A duplicate of a communicator, with the exchanges that were prepared on it.
-
-    One whose rows have lengths that were seen before is prepared for all that follow (persistent requests, which take
-    half or a third of the time where little else is in the caches). All ranks see the same lengths in the same order,
-    so that all prepare, and forget, the same ones.
-    """
-
-    _MOST = 16
-
-    def __init__(self, comm: Any) -> None:
-        self.comm = comm
-        #: By the lengths of rows; None: seen once.
-        self.prepared: dict[tuple[int, ...], PreparedExchange | None] = {}
-        self.abandoned: list[Any] = []
-        self._prepares, self._starts = True, itertools.count(1)
-
-    def prepare(self, counts: tuple[int, ...]) -> PreparedExchange | None:
-        """Prepare an exchange if such a one has been seen before, and if MPI can."""
-        found = None
-        if counts in self.prepared and self._prepares:
-            try:
-                found = PreparedExchange(self.comm, counts, self._starts)
-            except (AttributeError, NotImplementedError):  # collectives by mpi4py 3, or an MPI before its version 4
-                self._prepares = False
-        elif len(self.prepared) >= self._MOST:
-            # Those seen once go first, then who has not run for longest: the lists of a walk are as long as they are.
-            self._forget(min(self.prepared, key=self._last_start))
-        self.prepared[counts] = found
-        return found
-
-    def _last_start(self, counts: tuple[int, ...]) -> int:
-        prepared = self.prepared[counts]
-        return 0 if prepared is None else prepared.last
-
-    def _forget(self, counts: tuple[int, ...]) -> None:
-        prepared = self.prepared.pop(counts)
-        if prepared is not None:
-            prepared.forget()
-
-    def free(self) -> None:
-        """Give back what MPI holds for it."""
-        for counts in list(self.prepared):
-            self._forget(counts)
-        self.comm.Free()
-
-
-_keyval: int | None = None
-
-
-#: Duplicates that were never finished, as another rank did not come; MPI may write there yet.
-_unfinished: list[Any] = []
-
-
-def _own_comm(comm: Any, timeout: float | None) -> _OwnComm:
-    """Return the duplicate of a communicator: made once, kept as its attribute, freed with it."""
-    global _keyval
-    from mpi4py import MPI
-
-    if _keyval is None:
-        _keyval = MPI.Comm.Create_keyval(delete_fn=lambda _comm, _keyval, own: own.free())
-    own = comm.Get_attr(_keyval)
-    if own is None:
-        duplicate, request = comm.Idup()  # all ranks are to come: a blocking one would not end where one does not
-        try:
-            wait_for([request], timeout)
-        except TimeoutError:
-            _unfinished.append((duplicate, request))
-            raise
-        own = _OwnComm(duplicate)
-        comm.Set_attr(_keyval, own)
-    found: _OwnComm = own
-    return found
 
 
 def read_comm(comm: Any, timeout: Any = None) -> Communicator | None:

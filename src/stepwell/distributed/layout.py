@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -15,12 +16,16 @@ import numpy as np
 
 from stepwell import _core
 from stepwell.arrays import Array, is_cuda
-from stepwell.common.checks import read_whole, require
+from stepwell.common.checks import read_whole, require, warn_caller
 from stepwell.distributed.communicators import Communicator, read_comm
 from stepwell.distributed.ranks import Ranks
 
 #: How much more than its share of the chunks a rank may get, for cuts at rounder places of the tree.
 _IMBALANCE = 1.04
+#: How much more than the mean a rank may have before `split` says so, unless ranks have fewer variables than this.
+_WORTH_SAYING, _WORTH_A_RANK = 1.1, 4096
+#: What chunks are made of, and the shortest that `chunk` allows.
+_TILE = 256
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,12 +131,15 @@ class Layout(Pieces):
 
     communicator: Communicator
     align: int
+    chunk: int = 0  #: the length of chunks that was asked for; 0: it follows from n and align
 
     def __iter__(self) -> Iterator[int]:
         return iter((self.begin, self.end))
 
 
-def split(n: int, comm: Any, align: int = 1, *, timeout: float | None = None) -> Layout:
+def split(
+    n: int, comm: Any, align: int = 1, *, chunk: int | None = None, timeout: float | None = None
+) -> Layout:
     """Spread n variables over the ranks of a communicator, in whole chunks.
 
     Parameters
@@ -142,6 +150,10 @@ def split(n: int, comm: Any, align: int = 1, *, timeout: float | None = None) ->
         An mpi4py communicator, a torch process group, ``"self"``, or an object with `rank`, `size` and `allgather`.
     align : int
         Pieces begin and end at multiples of this: the length of a row of a grid, say.
+    chunk : int, optional
+        How many variables a chunk has, a multiple of `align` and of 256 or more; by default it follows from n and
+        `align`. Pieces are whole chunks, so that shorter ones can be dealt out more evenly, to more ranks; a row of
+        sums is made of each. Bits are the same on any number of ranks for one length, and others for another.
     timeout : float, optional
         Seconds that a rank waits for the others in one exchange of a solver before it raises TimeoutError. By default
         what the environment variable STEPWELL_RANK_TIMEOUT says, and without it no limit. It must exceed the time that
@@ -152,6 +164,12 @@ def split(n: int, comm: Any, align: int = 1, *, timeout: float | None = None) ->
     Layout
         Unpacks as ``begin, end``, this rank's piece, which may be empty; given as ``comm=layout`` it tells a solver
         the communicator and the rule.
+
+    Warns
+    -----
+    OptimizeWarning
+        On rank 0, where a rank gets more than 1.1 times the mean: with a length of chunks that would not, if there is
+        one. Not where ranks have fewer than 4,096 variables each.
 
     Examples
     --------
@@ -165,10 +183,45 @@ def split(n: int, comm: Any, align: int = 1, *, timeout: float | None = None) ->
     assert communicator is not None
     align = read_whole("align", align, 1)
     n = read_whole("n", n, 1, multiple=align)
-    length = int(_core.chunk_length(n, align))
-    cuts = cut_chunks(-(-n // length), int(communicator.size))
-    borders = tuple(min(cut * length, n) for cut in cuts)
-    return Layout(borders, length, int(communicator.rank), communicator, align)
+    length, asked, ranks = int(_core.chunk_length(n, align)), 0, int(communicator.size)
+    if chunk is not None:
+        length = asked = read_whole("chunk", chunk, min(_TILE, n), multiple=align)
+    borders = borders_of(n, length, ranks)
+    if communicator.rank == 0 and n >= _WORTH_A_RANK * ranks:
+        _warn_of_balance(n, align, length, borders)
+    return Layout(borders, length, int(communicator.rank), communicator, align, asked)
+
+
+def borders_of(n: int, length: int, ranks: int) -> tuple[int, ...]:
+    """Return where the pieces of n variables in chunks of a length begin and end.
+
+    Examples
+    --------
+    >>> borders_of(10_000, 4096, 2)
+    (0, 4096, 10000)
+    """
+    return tuple(min(cut * length, n) for cut in cut_chunks(-(-n // length), ranks))
+
+
+def _imbalance(borders: Sequence[int]) -> float:
+    """Return the largest piece by the mean."""
+    return max(end - begin for begin, end in itertools.pairwise(borders)) * (len(borders) - 1) / borders[-1]
+
+
+def _warn_of_balance(n: int, align: int, length: int, borders: tuple[int, ...]) -> None:
+    ranks, most = len(borders) - 1, _imbalance(borders)
+    if most <= _WORTH_SAYING:
+        return
+    # Ten chunks a rank are within a tenth; longer ones may be, and have fewer rows of sums.
+    unit = math.lcm(align, _TILE) if 10 * ranks * math.lcm(align, _TILE) <= n else align
+    longest = max(n // (10 * ranks) // unit, 1) * unit
+    advice = "; give fewer ranks, or a smaller align"
+    if longest >= _TILE and _imbalance(borders_of(n, longest, ranks)) <= _WORTH_SAYING:
+        advice = f"; split(..., chunk={longest}) deals out more evenly (and has bits of its own)"
+    warn_caller(
+        f"{n:,} variables in chunks of {length:,} cannot be dealt out evenly to {ranks} ranks: the largest piece is "
+        f"{most:.2f} of the mean{advice}"
+    )
 
 
 def cut_chunks(count: int, ranks: int) -> list[int]:

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import socket
 import time
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
@@ -33,6 +35,9 @@ NOTHING, STOP, TIME, ERROR, INTERRUPT = 0.0, 1.0, 2.0, 3.0, 4.0
 #: up; and how many times the longest time between two messages so far.
 RESCUE_AFTER, PATIENCE = 2.0, 300.0
 RESCUE_FACTOR, PATIENCE_FACTOR = 5.0, 20.0
+#: From so many ranks on, sums go from rank to rank where a communicator can `swap`; among fewer, everybody gets
+#: everything at once, which takes less time.
+HOPS_FROM = 33
 
 
 class Ranks:
@@ -50,6 +55,8 @@ class Ranks:
         Whether the communicator can prepare exchanges (`prepared`).
     exchanges, bytes_sent : int
         What this rank has done so far. One rank alone exchanges nothing.
+    hops : bool
+        Whether sums go from rank to rank (`open_hops`, `swap`).
     told : float
         The highest flag of the last message: NOTHING, STOP or TIME. (Others raise.)
     """
@@ -61,8 +68,9 @@ class Ranks:
         self.prepares = hasattr(communicator, "prepared")
         self.rank, self.size = int(communicator.rank), int(communicator.size)
         self.exchanges = self.bytes_sent = 0
+        self.hops = self.size >= HOPS_FROM and hasattr(communicator, "swap")
         self.told = NOTHING
-        self._wish = NOTHING
+        self._wish = self._flag = NOTHING
         self._held: BaseException | None = None
         self._rescue: Rescue | None = None
         self._longest_wait, self._last = 0.0, time.monotonic()
@@ -137,12 +145,44 @@ class Ranks:
         counts : sequence of int
             The lengths of all ranks' messages, headers included.
         """
+        message[0] = flag = self._flag_to_tell()
+        return self.read_messages(self._allgather(message, counts, flag >= ERROR), counts)
+
+    def _flag_to_tell(self) -> float:
         flag = self._wish
         if self._held is not None:
             flag = INTERRUPT if isinstance(self._held, KeyboardInterrupt) else ERROR
         self._wish = NOTHING
-        message[0] = flag
-        return self.read_messages(self._allgather(message, counts, flag >= ERROR), counts)
+        return flag
+
+    def open_hops(self) -> float:
+        """Begin an exchange by hops; return the flag of this rank, which goes with them."""
+        self._count(0)
+        self._flag = self._flag_to_tell()
+        return self._flag
+
+    def swap(self, partner: int, row: np.ndarray | None, count: int) -> np.ndarray | None:
+        """Send a row to a partner, if there is one, and return the `count` numbers that come from it, if any."""
+        communicator: Any = self.communicator
+        self.bytes_sent += 0 if row is None else row.nbytes
+        if self._flag >= ERROR and not getattr(communicator, "waits_for_ever", True):
+            received = self._patiently(lambda *limits: communicator.swap(partner, row, count, *limits))
+        else:
+            received = self._told_apart(lambda: communicator.swap(partner, row, count))
+        self._last = time.monotonic()
+        return received
+
+    def end_hops(self, header: np.ndarray, length: int) -> np.ndarray:
+        """Tell all ranks what each of them said, where the hops have shown that it is not all alike; raise errors."""
+        counts = [length] * self.size
+        header[0] = self._flag
+        return self.read_messages(self._allgather(header[:length], counts, self._flag >= ERROR), counts)
+
+    def find_homes(self) -> list[int]:
+        """Return a number for every rank that is the same for those of one node, where neighbours are."""
+        home = getattr(self.communicator, "home", None)
+        own = zlib.crc32(socket.gethostname().encode()) if home is None else home()
+        return [int(row[0]) for row in self.exchange(np.array([float(own)]))]
 
     def read_messages(self, received: np.ndarray, counts: Sequence[int]) -> np.ndarray:
         """Return the messages of all ranks, as they came; raise what any of them holds."""
@@ -210,6 +250,11 @@ class Ranks:
         self.bytes_sent += size
 
     def _allgather_patiently(self, row: np.ndarray, counts: Sequence[int]) -> np.ndarray:
+        communicator: Any = self.communicator
+        received: np.ndarray = self._patiently(lambda *limits: communicator.allgather(row, counts, *limits))
+        return received
+
+    def _patiently(self, exchange: Callable[..., T]) -> T:
         """Exchange, or raise the error that is held where the others do not come."""
         first, whole = (
             max(least, factor * self._longest_wait)
@@ -224,7 +269,7 @@ class Ranks:
             self._rescue = None if offer is None else offer(_text_of(held))
 
         try:
-            received: np.ndarray = communicator.allgather(row, counts, whole, (first, rescue))
+            return exchange(whole, (first, rescue))
         except TimeoutError as late:
             held.add_note(
                 f"raised on rank {self.rank} alone: the other ranks did not come to the next exchange ({late}) and may "
@@ -232,7 +277,6 @@ class Ranks:
                 "`python -m mpi4py` this error ends all ranks)"
             )
             raise held from None
-        return received
 
     def _raise(self, flags: list[float]) -> NoReturn:
         """Raise on every rank what the flags tell: the own error, or that of the first rank that has one."""

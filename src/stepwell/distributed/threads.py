@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -18,13 +19,20 @@ class ThreadCommunicator:
 
     waits_for_ever = False
 
-    def __init__(self, rank: int, rows: list[Any], meeting: threading.Barrier, timeout: float) -> None:
+    def __init__(
+        self,
+        rank: int,
+        rows: list[Any],
+        meeting: threading.Barrier,
+        timeout: float,
+        boxes: dict[tuple[int, int], queue.SimpleQueue[np.ndarray]],
+    ) -> None:
         self.rank, self.size = rank, len(rows)
-        self._rows, self._meeting, self._timeout = rows, meeting, timeout
+        self._rows, self._meeting, self._timeout, self._boxes = rows, meeting, timeout, boxes
 
     def within(self, timeout: float) -> ThreadCommunicator:
         """Return the same ranks with a limit of so many seconds for every exchange."""
-        return ThreadCommunicator(self.rank, self._rows, self._meeting, timeout)
+        return ThreadCommunicator(self.rank, self._rows, self._meeting, timeout, self._boxes)
 
     def allgather(
         self, row: np.ndarray, counts: Sequence[int], patience: float | None = None, meanwhile: Any = None
@@ -44,13 +52,34 @@ class ThreadCommunicator:
             raise RuntimeError(f"rows of {received.size} numbers; expected {list(counts)}")
         return received
 
+    def swap(
+        self, partner: int, row: np.ndarray | None, count: int, patience: float | None = None, meanwhile: Any = None
+    ) -> np.ndarray | None:
+        """Send a row to another rank, if there is one, and return the `count` numbers that come from it, if any."""
+        if row is not None:
+            self._box(self.rank, partner).put(row.copy())
+        if not count:
+            return None
+        limit = self._timeout if patience is None else min(patience, self._timeout)
+        try:
+            received = self._box(partner, self.rank).get(timeout=None if limit == float("inf") else limit)
+        except queue.Empty:
+            raise TimeoutError(f"rank {partner} among {self.size} threads has not come within {limit:g} s") from None
+        if received.size != count:
+            raise RuntimeError(f"{received.size} numbers from rank {partner}; expected {count}")
+        return received
+
+    def _box(self, sender: int, receiver: int) -> queue.SimpleQueue[np.ndarray]:
+        return self._boxes.setdefault((sender, receiver), queue.SimpleQueue())
+
 
 def thread_communicators(size: int, *, timeout: float = 60.0) -> list[ThreadCommunicator]:
     """Return one communicator for each of `size` threads; who waits longer than `timeout` seconds gets an error."""
     size, timeout = read_whole("size", size, 1, 4096), read_real("timeout", timeout, above=0, infinite=True)
     rows: list[Any] = [None] * size
     meeting = threading.Barrier(size)
-    return [ThreadCommunicator(rank, rows, meeting, timeout) for rank in range(size)]
+    boxes: dict[tuple[int, int], queue.SimpleQueue[np.ndarray]] = {}
+    return [ThreadCommunicator(rank, rows, meeting, timeout, boxes) for rank in range(size)]
 
 
 def run_threads(size: int, program: Callable[[ThreadCommunicator], T], *, timeout: float = 60.0) -> list[T]:

@@ -143,7 +143,12 @@ class HostTarget:
     ) -> Callable[[], Any]:
         """Return a function that evaluates and turns once."""
 
+        # The last gradient stays until the next one is there. Freed before, it would be the last of the objective's
+        # arrays to go, and glibc would give the memory of all of them back, for the next evaluation to fault in again.
+        g: Any = None
+
         def advance() -> None:
+            nonlocal g
             f, g = evaluate()  # not turn(*evaluate()): that would be a call by way of C
             turn(f, g)
 

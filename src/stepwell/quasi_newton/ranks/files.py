@@ -51,6 +51,7 @@ def save_pieces(folder: Any, run: Run, share: Share) -> None:
         "version": _VERSION,
         "n": pieces.n,
         "align": pieces.align if isinstance(pieces, Layout) else 1,
+        "chunk": pieces.chunk if isinstance(pieces, Layout) else 0,
         "row": rows[0] if all(row == rows[0] for row in rows) else [],
         "borders": list(pieces.borders),
         "token": token,
@@ -81,6 +82,7 @@ class Folder:
     borders: tuple[int, ...]
     files: tuple[Path, ...]
     token: str | None  #: which all files have
+    chunk: int = 0  #: as the layout had it; 0: the rule's
 
     @classmethod
     def of(cls, path: Any) -> Folder:
@@ -102,21 +104,24 @@ class Folder:
                 tuple(map(int, found["borders"])),
                 tuple(path / str(name) for name in found["files"]),
                 str(found["token"]),
+                int(found.get("chunk", 0)),
             )
         ends = (read.borders[:1], read.borders[-1:]) == ((0,), (read.n,))
         sound = ends and list(read.borders) == sorted(read.borders) and {file.parent for file in read.files} == {path}
-        if not sound or len(read.files) != len(read.borders) - 1 or read.n < 1 or read.align < 1:
+        if not sound or len(read.files) != len(read.borders) - 1 or min(read.n, read.align, read.chunk + 1) < 1:
             raise Unreadable(f"{os.fspath(place)}: names pieces that do not make up {read.n} variables")
         return read
 
     def layout(self, comm: Any) -> Layout:
         """Return the layout by which ranks go on, with the chunks that the run had."""
         if not isinstance(comm, Layout):
-            return split(self.n, comm, self.align)
-        if (comm.n, comm.align) != (self.n, self.align):
+            return split(self.n, comm, self.align, chunk=self.chunk or None)
+        if (comm.n, comm.align, comm.chunk) != (self.n, self.align, self.chunk):
+            given, had = (
+                f"n={of.n}, align={of.align}" + (f", chunk={of.chunk}" if of.chunk else "") for of in (comm, self)
+            )
             raise ValueError(
-                f"comm is a layout of n={comm.n}, align={comm.align}; allowed: one of n={self.n}, align={self.align}, "
-                "as the run was saved, or a communicator"
+                f"comm is a layout of {given}; allowed: one of {had}, as the run was saved, or a communicator"
             )
         return comm
 

@@ -70,7 +70,7 @@ def settle(
         "the dtype of x0": str(variables.dtype),
         "the place of x0": "a GPU" if variables.on_device else "the host",
         "h0": diagonal,
-        "the layout": (comm.n, comm.align) if isinstance(comm, Layout) else None,
+        "the layout": (comm.n, comm.align, comm.chunk) if isinstance(comm, Layout) else None,
         **settings.by_option(),
     }
     ranks.agree_all(same)

@@ -77,8 +77,9 @@ class OverRanks:
     def _meet(self, ranks: Ranks, pieces: Pieces) -> _core.RankExchange:
         """Return what stands between the sums and the decisions."""
         self.ranks = ranks
+        homes = ranks.find_homes() if ranks.hops else []
         self._messages = _Messages(ranks, self)
-        self._exchange = _core.RankExchange(ranks.rank, pieces.cuts, pieces.begin, self._messages)
+        self._exchange = _core.RankExchange(ranks.rank, pieces.cuts, pieces.begin, self._messages, homes)
         return self._exchange
 
     def _turn_here(self, g: Array, part: int) -> None:
@@ -142,11 +143,15 @@ class OverRanks:
             if clock is not None:
                 clock.record(0, place)
 
+        last: tuple[Any, Any] | None = None  # until the next one is there: see HostTarget.repeated
+
         def advance() -> None:
+            nonlocal last
             found: tuple[Any, Any] | None = None
             mark(0)
             with self.ranks.holding():
                 found = evaluate()
+            last = found
             mark(1)
             turn(*((NO_VALUE, self.no_gradient()) if found is None else found))
             mark(2)
@@ -220,16 +225,36 @@ class _Messages:
 
     def __call__(self, phase: int, with_value: bool, message: np.ndarray, counts: list[int]) -> Any:
         """Send this rank's message; return those of all, and f where they carry it."""
-        ranks = self._ranks
+        self._see_to(phase, with_value)
         if with_value:
             message[HEADER], message[HEADER + 1] = self.value.kind, self.value.number
+        return self._found(with_value, self._ranks.exchange_message(message, counts), counts)
+
+    def open(self, phase: int, with_value: bool) -> tuple[float, float, float]:
+        """Begin an exchange by hops: return this rank's flag, and kind and number of its f."""
+        self._see_to(phase, with_value)
+        kind, number = (self.value.kind, float(self.value.number)) if with_value else (0.0, 0.0)
+        return self._ranks.open_hops(), kind, number
+
+    def swap(self, partner: int, row: np.ndarray | None, count: int) -> np.ndarray | None:
+        """Send a row to another rank, and return what it sends."""
+        return self._ranks.swap(partner, row, count)
+
+    def look_further(self, with_value: bool, header: np.ndarray) -> float:
+        """Return f where hops have shown that ranks differ, or raise what they hold."""
+        length = HEADER + 2 * with_value
+        found = self._found(with_value, self._ranks.end_hops(header, length), [length] * self._ranks.size)
+        return float(found[1]) if with_value else math.nan
+
+    def _see_to(self, phase: int, with_value: bool) -> None:
+        """Look at callbacks and clocks, just before a message that can tell others of it."""
+        if with_value:
             # Time was up before this point was evaluated, in a search that goes on and on.
             if self._late:
-                ranks.ask(TIME)
+                self._ranks.ask(TIME)
             self._late = time.perf_counter() > self.limit
         elif phase == _ACTION_AIM and not self.unwatched:
             self.look()
-        return self._found(with_value, ranks.exchange_message(message, counts), counts)
 
     def read(self, with_value: bool, received: np.ndarray, counts: list[int]) -> Any:
         """Do the same with messages that came the short way (`prepared`) and are not all alike."""
@@ -293,4 +318,4 @@ def _patient_interrupts(ranks: Ranks) -> Iterator[None]:
         signal.signal(signal.SIGINT, usual)
 
 
-assert HEADER == _core.MESSAGE_HEADER
+assert (HEADER, SHARE) == (_core.MESSAGE_HEADER, _core.SHARED_KIND)
