@@ -58,6 +58,9 @@ class Curve:
         Handed on as it is or, with `own`, an array whose last two axes are problems and points, cut to the rows.
     """
 
+    #: What messages call it.
+    told = "the model f"
+
     def __init__(self, f: Callable[..., Any], x: Any, own: bool) -> None:
         require_function("f", f, optional=False)
         self.f, self.x, self.own = f, x, own
@@ -87,6 +90,8 @@ class Curve:
 
 class Residual:
     """A residual ``fun(p)`` or ``fun(p, rows)``, with further arguments as SciPy hands them on."""
+
+    told = "the residual fun"
 
     def __init__(self, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], lone: bool) -> None:
         require_function("fun", fun, optional=False)
@@ -132,8 +137,13 @@ def wrong_shape(name: str, shape: tuple[int, ...], rows: int, points: int | None
     """Return the error for values of another shape than the rows have."""
     return ValueError(
         f"{name} returned shape {shape} for {rows} problems; allowed: ({rows}, {'m' if points is None else points}), "
-        "one row per problem: parameters come as columns (k, 1), which broadcast against x of shape (m,)"
+        "one row per problem of ydata: parameters come as columns (k, 1), which broadcast against xdata of shape (m,)"
     )
+
+
+def complex_values(name: str) -> TypeError:
+    """Return the error for values that are not real."""
+    return TypeError(f"{name} returned complex numbers; allowed: real ones, such as real and imaginary parts")
 
 
 Function = Curve | Residual

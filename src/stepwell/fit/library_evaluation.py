@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.arrays import copy_to_device_of, kind_of, shapes_are_compiled
-from stepwell.fit.functions import Curve, Function, called_jac, jacobian_as_rows, on_host, wrong_shape
+from stepwell.fit.functions import Curve, Function, called_jac, complex_values, jacobian_as_rows, on_host, wrong_shape
 from stepwell.fit.problem import FitProblem
 
 #: Programs are compiled for so many rows: all, and then a quarter of what was held, when no more run.
@@ -74,7 +74,7 @@ class LibraryEvaluation:
         k, abscissa, there, which = self._arguments(x, rows)
         found = on_host(self._programs.values(abscissa, there, which))
         if found.ndim != 2 or found.shape[0] != len(there) or self._points not in (None, found.shape[1]):
-            raise wrong_shape("the model", tuple(found.shape), len(there), self._points)
+            raise wrong_shape(self._function.told, tuple(found.shape), len(there), self._points)
         self._points = int(found.shape[1])
         return _real(found[:k])
 
@@ -91,7 +91,7 @@ class LibraryEvaluation:
 
 def _real(found: np.ndarray) -> np.ndarray:
     if found.dtype.kind == "c":
-        raise TypeError("the model returned complex numbers; allowed: real ones, such as real and imaginary parts")
+        raise complex_values("the model f")
     return found if found.dtype in (np.float32, np.float64) else found.astype(np.float64)
 
 
@@ -135,6 +135,10 @@ class _Held:
         return curve.at(x, p, rows)
 
 
+def _told(function: Any) -> str:
+    return str(getattr(function, "told", Curve.told))
+
+
 def _fits(found: Any, p: Any, points: int | None) -> bool:
     shape = tuple(getattr(found, "shape", ()))
     return len(shape) == 2 and shape[0] == p.shape[0] and points in (None, shape[1])
@@ -150,7 +154,7 @@ def jax_function(function: Any, points: int | None) -> Callable[[Any, Any, Any],
             found = function.at(x, p, rows)
             if _fits(found, p, points):
                 return found
-            first = wrong_shape("the model", tuple(getattr(found, "shape", ())), p.shape[0], points)
+            first = wrong_shape(_told(function), tuple(getattr(found, "shape", ())), p.shape[0], points)
         except (TypeError, ValueError, jax.errors.JAXTypeError) as error:
             first = error
         try:  # a function of one problem
@@ -202,7 +206,7 @@ def torch_function(function: Any, points: int | None) -> Callable[[Any, Any, Any
                 found = function.at(x, p, rows)
                 if _fits(found, p, points):
                     return found
-                first: Exception = wrong_shape("the model", tuple(getattr(found, "shape", ())), p.shape[0], points)
+                first: Exception = wrong_shape(_told(function), tuple(getattr(found, "shape", ())), p.shape[0], points)
             except (TypeError, ValueError, RuntimeError) as error:
                 first = error
             if "one" in state:
