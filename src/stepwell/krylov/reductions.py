@@ -17,7 +17,16 @@ from typing import Any
 import numpy as np
 
 from stepwell import _core
-from stepwell.arrays import Array, column_dots, column_norms, copy_to_device_of, matrix_product, namespace_of, to_host
+from stepwell.arrays import (
+    Array,
+    column_dots,
+    column_largest,
+    column_norms,
+    copy_to_device_of,
+    matrix_product,
+    namespace_of,
+    to_host,
+)
 from stepwell.common.threads import default_threads
 from stepwell.distributed import Ranks, read_comm
 from stepwell.distributed.ranks import STOP
@@ -271,9 +280,7 @@ def rows_times(rows: Array, column: Array) -> Array:
 def _largest(block: Array) -> np.ndarray:
     if not block.shape[0] or not block.shape[1]:
         return np.zeros(int(block.shape[1]))
-    xp = namespace_of(block)
-    largest: np.ndarray = np.maximum(to_host(xp.max(block, axis=0)), -to_host(xp.min(block, axis=0)))
-    return largest
+    return to_host(column_largest(block))
 
 
 def _drawn(kind: str, seed: Any, shape: tuple[int, int]) -> np.ndarray:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from stepwell.arrays import Array, copy_to_device_of, matrix_product, namespace_of, to_host
+from stepwell.arrays import Array, copy_to_device_of, matrix_product, namespace_of, on_device_of, to_host
 from stepwell.krylov.tv.task import Grid, Task, column_sums
 from stepwell.krylov.tv.transforms import Cosines, laplacian_eigenvalues
 from stepwell.operators.matrices import power_near
@@ -52,7 +52,7 @@ def fit_base(task: Task) -> Base:
     """Fit S from one product with a random vector, and apply A to a constant: two products."""
     A, grid = task.A, task.grid
     if task.identity:
-        one = copy_to_device_of(np.ones((grid.pixels, 1)), task.B)
+        one = _ones(task)
         values = copy_to_device_of(np.ones((1,) * (1 + len(grid.dims))), task.B)
         return Base(
             values, geometric_mean=1.0, column_square=1.0, ones_data=one, ones_image=one,
@@ -62,7 +62,7 @@ def fit_base(task: Task) -> Base:
     cosines = Cosines(grid.shape, task.B)
     signs = np.random.default_rng(1).choice([-1.0, 1.0], size=(1, *grid.shape))
     probe = plane.columns(cosines.inverse(copy_to_device_of(signs, task.B)))
-    ones = copy_to_device_of(np.ones((grid.pixels, 1)), task.B)
+    ones = _ones(task)
     both = namespace_of(task.B).concat([probe, ones], axis=1)
     data = A.forward(both)
     back = A.adjoint(data)
@@ -88,6 +88,12 @@ def fit_base(task: Task) -> Base:
         adjoint_error,
         float(np.max(np.abs(to_host(data)), initial=0.0)),
     )
+
+
+def _ones(task: Task) -> Array:
+    """Return a column of ones, made where the data are."""
+    B = task.B
+    return namespace_of(B).ones((task.grid.pixels, 1), dtype=B.dtype, **on_device_of(B))
 
 
 def _seen_as_zero(task: Task) -> float:
