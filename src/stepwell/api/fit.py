@@ -20,6 +20,7 @@ from stepwell.fit.assembling import result_of
 from stepwell.fit.evaluation import evaluation_of
 from stepwell.fit.functions import Curve, Residual, parameter_names
 from stepwell.fit.loop import solve
+from stepwell.fit.options import read_further, read_limit, read_options, read_steps
 from stepwell.fit.problem import FitProblem
 from stepwell.fit.result import FitResult
 from stepwell.fit.starts import over_starts
@@ -185,10 +186,10 @@ def curve_fit(
     )
     given = dict(
         method=method, loss=loss, f_scale=f_scale, x_scale=x_scale, uncertainty=uncertainty, ftol=ftol, xtol=xtol,
-        gtol=gtol, maxiter=maxiter, max_nfev=options.read_limit(maxfev, max_nfev), threads=threads,
+        gtol=gtol, maxiter=maxiter, max_nfev=read_limit(maxfev, max_nfev), threads=threads,
         progress=progress, callback=callback,
     )  # fmt: skip
-    options = options.read_options(given)
+    options = read_options(given)
     plain = jac is None and linear is None and starts is None and callback is None
     if plain and hasattr(f, "__stepwell_fit_on_device__") and is_array(ydata) and is_cuda(ydata):
         read = (xdata, ydata, p0, sigma, absolute_sigma, bounds, nan_policy, mask, fixed, own_x, options)
@@ -327,17 +328,17 @@ threads, progress
     named += ["verbose"] if read_whole("verbose", verbose, 0) else []
     if named:
         warn_caller(f"{', '.join(named)}: SciPy's, not used here")
-    args, kwargs = options.read_further(args, kwargs)
+    args, kwargs = read_further(args, kwargs)
     counted = isinstance(loss, str) and loss == "poisson"
     require(not counted, "loss", loss, "robust losses; for the likelihood of counts, curve_fit")
     given = dict(
         method=method, loss=loss, f_scale=f_scale, x_scale=x_scale, uncertainty=uncertainty, ftol=ftol, xtol=xtol,
         gtol=gtol, maxiter=maxiter, max_nfev=max_nfev, threads=threads, progress=progress, callback=callback,
     )  # fmt: skip
-    options = options.read_options(given)
+    options = read_options(given)
     problem = arguments.read_residual(fun, x0, bounds, fixed, options)
     function = Residual(fun, args, kwargs, problem.lone)
-    evaluation = evaluation_of(function, jac, problem, options.read_steps(diff_step, problem.parameters))
+    evaluation = evaluation_of(function, jac, problem, read_steps(diff_step, problem.parameters))
     if starts is not None:
         ends, chosen = over_starts(problem, evaluation, starts, solve)
         return result_of(problem, ends, evaluation, None, chosen)

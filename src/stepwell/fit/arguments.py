@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import math
-import sys
 from typing import Any
 
 import numpy as np
@@ -14,37 +13,32 @@ from stepwell.arrays import (
     holds_double,
     host_copy,
     is_array,
-    kind_of,
     namespace_of,
+    of_numpy,
     on_device_of,
 )
 from stepwell.arrays.bounds import split_bounds
 from stepwell.arrays.checks import read_array, require_real
+from stepwell.arrays.forward_mode import compiled_template
 from stepwell.common.checks import (
     read_choice,
-    read_real,
     read_switch,
-    read_whole,
     require,
-    require_function,
     require_kind,
     require_shape,
     warn_caller,
 )
-from stepwell.common.threads import read_threads
 from stepwell.fit.functions import Curve, parameter_names
-from stepwell.fit.problem import LOSSES, MAX_PARAMETERS, FitProblem
+from stepwell.fit.problem import MAX_PARAMETERS, FitProblem
 
 
 def template_of(f: Any, *arrays: Any) -> Array:
     """Return an array of the library that evaluates a model: that of the first of the arrays that is not NumPy's."""
     for array in arrays:
-        if is_array(array) and kind_of(array) not in (None, "numpy"):
+        if is_array(array) and not of_numpy(array):
             return array
-    jax = sys.modules.get("jax")
-    if jax is not None and isinstance(f, jax.stages.Wrapped):
-        return jax.numpy.zeros(())
-    return _PLAIN
+    compiled = compiled_template(f)
+    return _PLAIN if compiled is None else compiled
 
 
 _PLAIN = np.zeros(())
@@ -315,7 +309,8 @@ def _require_count(f: Any, n: int, names: tuple[str, ...]) -> None:
     if not isinstance(getattr(f, "parameters", None), tuple):
         given = list(inspect.signature(f).parameters.values())[1:]
         least = sum(one.default is one.empty and one.kind is not one.KEYWORD_ONLY for one in given)
-    require(least <= n <= len(names), "p0", n, f"{len(names)} parameters, which are {', '.join(names)}")
+    if not least <= n <= len(names):
+        raise ValueError(f"p0 has {n} parameters; allowed: {len(names)}, which are {', '.join(names)}")
 
 
 def read_residual(fun: Any, x0: Any, bounds: Any, fixed: Any, options: dict[str, Any]) -> FitProblem:

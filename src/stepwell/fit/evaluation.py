@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from stepwell.arrays import Array, copy_to_device_of, kind_of
+from stepwell.arrays import Array, copy_to_device_of, differentiating_library, of_numpy
 from stepwell.common.checks import require
 from stepwell.fit.differences import ONE_CALL, JacobianByDifferences
 from stepwell.fit.functions import (
@@ -56,12 +56,11 @@ def evaluation_of(function: Function, jac: Any, problem: FitProblem, steps: Any 
     """
     named = isinstance(jac, str) and jac in SCHEMES
     require(named or jac is None or callable(jac), "jac", jac, "None, a callable, '2-point', '3-point' or 'cs'")
-    kind = kind_of(problem.template)
-    if kind in ("torch", "jax") and not named:
+    if differentiating_library(problem.template) and not named:
         from stepwell.fit.library_evaluation import LibraryEvaluation
 
         return LibraryEvaluation(function, jac, problem)
-    if kind not in (None, "numpy"):
+    if not of_numpy(problem.template):
         return _OnDevice(function, jac, problem, steps)
     if problem.lone:
         return _Lone(function, jac, problem, steps)
