@@ -10,7 +10,7 @@ import numpy as np
 from stepwell.api.fit_blocks import are_containers, over_blocks
 from stepwell.arrays import is_array, is_cuda
 from stepwell.arrays.bounds import split_bounds
-from stepwell.common.checks import require, require_kind, warn_caller
+from stepwell.common.checks import read_switch, read_whole, require, warn_caller
 from stepwell.common.typing import ArrayLike
 from stepwell.derivatives import plug_for
 from stepwell.derivatives.fit import Given
@@ -20,6 +20,7 @@ from stepwell.fit.assembling import result_of
 from stepwell.fit.evaluation import evaluation_of
 from stepwell.fit.functions import Curve, Residual, parameter_names
 from stepwell.fit.loop import solve
+from stepwell.fit.options import read_further, read_limit, read_options, read_steps
 from stepwell.fit.problem import FitProblem
 from stepwell.fit.result import FitResult
 from stepwell.fit.starts import over_starts
@@ -177,13 +178,18 @@ def curve_fit(
             maxfev=maxfev, max_nfev=max_nfev, threads=threads, progress=progress, callback=callback,
         )  # fmt: skip
         return _differentiable(plug, f, xdata, ydata, sigma, ends or bounds, every)
-    require(not full_output, "full_output", True, "False: the result has all of it (r.nfev, r.residuals, r.message)")
+    require(
+        not read_switch("full_output", full_output),
+        "full_output",
+        True,
+        "False: the result has all of it (r.nfev, r.residuals, r.message)",
+    )
     given = dict(
         method=method, loss=loss, f_scale=f_scale, x_scale=x_scale, uncertainty=uncertainty, ftol=ftol, xtol=xtol,
-        gtol=gtol, maxiter=maxiter, max_nfev=maxfev if max_nfev is None else max_nfev, threads=threads,
+        gtol=gtol, maxiter=maxiter, max_nfev=read_limit(maxfev, max_nfev), threads=threads,
         progress=progress, callback=callback,
     )  # fmt: skip
-    options = arguments.read_options(given)
+    options = read_options(given)
     plain = jac is None and linear is None and starts is None and callback is None
     if plain and hasattr(f, "__stepwell_fit_on_device__") and is_array(ydata) and is_cuda(ydata):
         read = (xdata, ydata, p0, sigma, absolute_sigma, bounds, nan_policy, mask, fixed, own_x, options)
@@ -318,19 +324,21 @@ threads, progress
     array([0.75  , 0.5625])
     """
     unused = dict(tr_solver=tr_solver, tr_options=tr_options, jac_sparsity=jac_sparsity, workers=workers)
-    named = [name for name, value in unused.items() if value is not None and value != {}]
-    if named or verbose:
-        warn_caller(f"{', '.join(named + (['verbose'] if verbose else []))}: SciPy's, not used here")
-    require_kind(isinstance(args, tuple), "args", args, "a tuple")
-    require(loss != "poisson", "loss", loss, "robust losses; for the likelihood of counts, curve_fit")
+    named = [name for name, value in unused.items() if not (value is None or (isinstance(value, dict) and not value))]
+    named += ["verbose"] if read_whole("verbose", verbose, 0) else []
+    if named:
+        warn_caller(f"{', '.join(named)}: SciPy's, not used here")
+    args, kwargs = read_further(args, kwargs)
+    counted = isinstance(loss, str) and loss == "poisson"
+    require(not counted, "loss", loss, "robust losses; for the likelihood of counts, curve_fit")
     given = dict(
         method=method, loss=loss, f_scale=f_scale, x_scale=x_scale, uncertainty=uncertainty, ftol=ftol, xtol=xtol,
         gtol=gtol, maxiter=maxiter, max_nfev=max_nfev, threads=threads, progress=progress, callback=callback,
     )  # fmt: skip
-    options = arguments.read_options(given)
+    options = read_options(given)
     problem = arguments.read_residual(fun, x0, bounds, fixed, options)
-    function = Residual(fun, args, kwargs or {}, problem.lone)
-    evaluation = evaluation_of(function, jac, problem, diff_step)
+    function = Residual(fun, args, kwargs, problem.lone)
+    evaluation = evaluation_of(function, jac, problem, read_steps(diff_step, problem.parameters))
     if starts is not None:
         ends, chosen = over_starts(problem, evaluation, starts, solve)
         return result_of(problem, ends, evaluation, None, chosen)

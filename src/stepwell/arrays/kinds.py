@@ -285,6 +285,11 @@ def flushes_small_numbers(array: Array) -> bool:
     return kind_of(array) == "jax"
 
 
+def of_numpy(array: Any) -> bool:
+    """Whether NumPy reckons with it: an array of its own, or a number."""
+    return kind_of(array) in (None, "numpy")
+
+
 def shapes_are_compiled(array: Array) -> bool:
     """Whether functions of such arrays are usually compiled for their shape, so that a new shape costs seconds."""
     return kind_of(array) == "jax"

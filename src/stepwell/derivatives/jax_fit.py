@@ -9,9 +9,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from stepwell.arrays.forward_mode import jax_function
 from stepwell.common.checks import WrongKind
 from stepwell.derivatives.fit import Given, costs
-from stepwell.fit.library_evaluation import jax_function
 from stepwell.fit.result import FitResult
 
 Array = Any

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from stepwell.arrays import without_graph
+from stepwell.arrays.forward_mode import torch_function
 from stepwell.derivatives.fit import Given, costs
-from stepwell.fit.library_evaluation import torch_function
 from stepwell.fit.result import FitResult
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
 import math
-import sys
 from typing import Any
 
 import numpy as np
@@ -13,38 +13,32 @@ from stepwell.arrays import (
     holds_double,
     host_copy,
     is_array,
-    kind_of,
     namespace_of,
+    of_numpy,
     on_device_of,
 )
 from stepwell.arrays.bounds import split_bounds
 from stepwell.arrays.checks import read_array, require_real
+from stepwell.arrays.forward_mode import compiled_template
 from stepwell.common.checks import (
     read_choice,
-    read_real,
-    read_whole,
+    read_switch,
     require,
-    require_function,
     require_kind,
     require_shape,
     warn_caller,
 )
-from stepwell.common.threads import read_threads
 from stepwell.fit.functions import Curve, parameter_names
-from stepwell.fit.problem import LOSSES, MAX_PARAMETERS, FitProblem
-
-METHODS = "None or 'lm': one method, which takes bounds"
+from stepwell.fit.problem import MAX_PARAMETERS, FitProblem
 
 
 def template_of(f: Any, *arrays: Any) -> Array:
     """Return an array of the library that evaluates a model: that of the first of the arrays that is not NumPy's."""
     for array in arrays:
-        if is_array(array) and kind_of(array) not in (None, "numpy"):
+        if is_array(array) and not of_numpy(array):
             return array
-    jax = sys.modules.get("jax")
-    if jax is not None and isinstance(f, jax.stages.Wrapped):
-        return jax.numpy.zeros(())
-    return _PLAIN
+    compiled = compiled_template(f)
+    return _PLAIN if compiled is None else compiled
 
 
 _PLAIN = np.zeros(())
@@ -78,39 +72,6 @@ def on_host(argument: str, value: Any) -> np.ndarray:
 def axes_of(value: Any) -> int:
     """Return how many axes an array has, of whatever library, or a list."""
     return int(value.ndim) if hasattr(value, "ndim") else np.ndim(value)
-
-
-def read_options(given: dict[str, Any]) -> dict[str, Any]:
-    """Return the options that both calls have, checked."""
-    method = given.pop("method")
-    require(method in (None, "lm"), "method", method, METHODS)
-    scale = given.pop("x_scale")
-    if not (scale is None or (isinstance(scale, str) and scale == "jac") or (np.ndim(scale) == 0 and scale == 1)):
-        warn_caller("x_scale is not used: parameters are scaled by the derivatives, as with x_scale='jac'")
-    uncertainty = given.pop("uncertainty")
-    if uncertainty is not None:
-        read_choice("uncertainty", uncertainty, ("covariance", "stderr"))
-    nfev = given.pop("max_nfev")
-    for name in ("progress", "callback"):
-        require_function(name, given[name])
-    found: dict[str, Any] = {name: given[name] for name in ("progress", "callback")}
-    for name in ("ftol", "gtol"):
-        value = given[name]
-        found[name] = None if value is None else read_real(name, value, at_least=0)
-    return found | dict(
-        loss=read_choice("loss", given["loss"], LOSSES) if isinstance(given["loss"], str) else _no_loss(given["loss"]),
-        scale=read_real("f_scale", given["f_scale"], above=0),
-        xtol=0.0 if given["xtol"] is None else read_real("xtol", given["xtol"], at_least=0),
-        maxiter=None if given["maxiter"] is None else read_whole("maxiter", given["maxiter"], 0, as_float=True),
-        max_nfev=None if nfev is None else read_whole("max_nfev", nfev, 1, 2**31 - 1, as_float=True),
-        threads=read_threads(given["threads"]),
-        uncertainty=uncertainty,
-    )
-
-
-def _no_loss(loss: Any) -> str:
-    require_kind(False, "loss", loss, ", ".join(map(repr, LOSSES)) + "; a callable loss is not taken")
-    return ""
 
 
 def read_rows(argument: str, value: Any, lead: tuple[int, ...], width: int, dtype: Any = np.float64) -> np.ndarray:
@@ -179,12 +140,19 @@ def hold_fixed(
         chosen = np.zeros(n, bool)
         chosen[read_places("fixed", fixed, n, names)] = True
         fixed = chosen
-    held = read_rows("fixed", np.asarray(host_copy(fixed) if is_array(fixed) else fixed, float), lead, n) != 0
+    held = read_rows("fixed", _read_flags("fixed", fixed), lead, n) != 0
     shape = np.broadcast_shapes(held.shape, low.shape)
     if (x0 != x0[:1]).any():
         shape = x0.shape
     own = np.broadcast_to(x0 if shape[0] > 1 or len(x0) == 1 else x0[:1], shape)
     return tuple(np.ascontiguousarray(np.where(held, own, side)) for side in (low, high))  # type: ignore[return-value]
+
+
+def _read_flags(argument: str, value: Any) -> np.ndarray:
+    """Return true and false, or numbers that are 0 or not, as float64."""
+    found = host_copy(read_array(argument, value))
+    require_kind(found.dtype.kind in "biuf", argument, value, "true and false")
+    return np.asarray(found, dtype=np.float64)
 
 
 def _are_switches(fixed: Any, n: int) -> bool:
@@ -195,14 +163,21 @@ def _are_switches(fixed: Any, n: int) -> bool:
 
 def read_places(argument: str, value: Any, n: int, names: tuple[str, ...] | None) -> list[int]:
     """Return places of parameters that are given by name or place."""
-    members = [value] if isinstance(value, str | int) else list(value)
+    members = [value] if isinstance(value, str | int) else value
+    listed = isinstance(members, list | tuple | set | range) or (is_array(members) and members.ndim == 1)
+    allowed = "names or places of parameters"
+    require_kind(listed, argument, value, allowed)
+    members = [one.item() if getattr(one, "shape", None) == () else one for one in members]
+    require_kind(all(isinstance(one, str | int) for one in members), argument, value, allowed)
     places = []
     for member in members:
         if isinstance(member, str):
-            require(names is not None and member in names, argument, member, f"names among {', '.join(names or ())}")
+            known = ", ".join(names or ()) or "none: the function does not name its parameters"
+            require(names is not None and member in names, argument, member, f"names among {known}")
             places.append((names or ()).index(member))
         else:
-            places.append(read_whole(argument, int(member) + n if int(member) < 0 else member, 0, n - 1))
+            require(-n <= member < n and not isinstance(member, bool), argument, member, f"0 to {n - 1}")
+            places.append(member % n)
     return sorted(set(places))
 
 
@@ -216,7 +191,7 @@ def read_weights(
         require(bool((read > 0).all()), "sigma", sigma, "positive numbers")
         weights = 1 / read
     if mask is not None:
-        counts = read_rows("mask", np.asarray(host_copy(mask) if is_array(mask) else mask, float), lead, points) != 0
+        counts = read_rows("mask", _read_flags("mask", mask), lead, points) != 0
         weights = counts.astype(float) if weights is None else np.where(counts, weights, 0.0)
     if omit:
         missing = np.isnan(y)
@@ -227,6 +202,7 @@ def read_weights(
 
 def owns_x(xdata: Any, lead: tuple[int, ...], points: int, own_x: bool | None) -> bool:
     """Whether x belongs to the problems: where its shape is that of ydata, or where it is said."""
+    own_x = None if own_x is None else read_switch("own_x", own_x)
     if not lead or not hasattr(xdata, "shape"):
         return bool(own_x) and bool(lead)
     same = tuple(xdata.shape) == (*lead, points)
@@ -256,8 +232,8 @@ def read_curve(
     lone = not lead
     if nan_policy is not None:
         read_choice("nan_policy", nan_policy, ("raise", "omit"))
-    if isinstance(xdata, list | tuple):
-        xdata = np.asarray(xdata)
+    if isinstance(xdata, list | tuple) or (is_array(xdata) and isinstance(xdata, np.ndarray)):
+        xdata = np.asarray(read_array("xdata", xdata))
     refuses = nan_policy == "raise" or (lone and nan_policy is None and check_finite is not False)
     if refuses:
         require(bool(np.isfinite(y).all()), "ydata", "not finite", "finite numbers; nan_policy='omit' leaves NaN out")
@@ -286,7 +262,7 @@ def read_curve(
     problem = FitProblem(
         x0=x0, low=low, high=high, lead=lead, lone=lone, single=single,
         template=in_precision(template, single), x=xdata, own_x=own,
-        y=y.reshape(-1, points), weights=weights, points=points, absolute=bool(absolute_sigma),
+        y=y.reshape(-1, points), weights=weights, points=points, absolute=read_switch("absolute_sigma", absolute_sigma),
         names=names if names is not None and len(names) == n else None, **options,
     )  # fmt: skip
     return problem, Curve(f, xdata, own)
@@ -314,8 +290,10 @@ def in_single(x0: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[np.nda
 
 def _count(f: Any, p0: Any, names: tuple[str, ...] | None) -> int:
     if p0 is not None:
-        shape = tuple(p0.shape) if hasattr(p0, "shape") else np.shape(p0)
+        shape = tuple(p0.shape) if hasattr(p0, "shape") else on_host("p0", p0).shape
         n = int(shape[-1]) if shape else 1
+        if names is not None and n != len(names):
+            _require_count(f, n, names)
     else:
         require(
             names is not None, "p0", None, "a start, since the signature of f does not tell how many parameters it has"
@@ -323,6 +301,16 @@ def _count(f: Any, p0: Any, names: tuple[str, ...] | None) -> int:
         n = len(names or ())
     require(1 <= n <= MAX_PARAMETERS, "p0", n, f"1 to {MAX_PARAMETERS} parameters; for more, stepwell.minimize")
     return n
+
+
+def _require_count(f: Any, n: int, names: tuple[str, ...]) -> None:
+    """Raise where a model takes another number of parameters than a start has; those with a default may be left out."""
+    least = len(names)
+    if not isinstance(getattr(f, "parameters", None), tuple):
+        given = list(inspect.signature(f).parameters.values())[1:]
+        least = sum(one.default is one.empty and one.kind is not one.KEYWORD_ONLY for one in given)
+    if not least <= n <= len(names):
+        raise ValueError(f"p0 has {n} parameters; allowed: {len(names)}, which are {', '.join(names)}")
 
 
 def read_residual(fun: Any, x0: Any, bounds: Any, fixed: Any, options: dict[str, Any]) -> FitProblem:

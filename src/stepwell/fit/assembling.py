@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.arrays import copy_to_device_of, is_cuda, kind_of
+from stepwell.arrays import copy_to_device_of, is_cuda, of_numpy, shapes_are_compiled
 from stepwell.fit.evaluation import Evaluation
 from stepwell.fit.functions import Curve
 from stepwell.fit.problem import FitProblem
@@ -58,7 +58,7 @@ def result_of(
             _again=again,
             _picture=picture,
         )
-        return result if kind_of(problem.template) in (None, "numpy") else in_library(result, problem)
+        return result if of_numpy(problem.template) else in_library(result, problem)
 
     def shaped(values: np.ndarray | None) -> Any:
         return None if values is None else values.reshape(problem.lead + values.shape[1:])
@@ -81,14 +81,14 @@ def result_of(
             )
         },
     )  # fmt: skip
-    return result if kind_of(problem.template) in (None, "numpy") else in_library(result, problem)
+    return result if of_numpy(problem.template) else in_library(result, problem)
 
 
 def in_library(result: FitResult, problem: FitProblem) -> FitResult:
     """Return the same with arrays of the caller's library."""
     for name, value in list(vars(result).items()):
         if isinstance(value, np.ndarray):
-            if kind_of(problem.template) == "jax" and value.dtype == np.float64 and problem.single:
+            if shapes_are_compiled(problem.template) and value.dtype == np.float64 and problem.single:
                 value = value.astype(np.float32)
             vars(result)[name] = copy_to_device_of(np.ascontiguousarray(value), problem.template)
     return result
@@ -114,7 +114,7 @@ class Again:
                 found = (values if problem.y is None else values - problem.y) * weights
                 found = np.where(np.broadcast_to(weights == 0, found.shape), 0.0, found)
         found = found[0] if problem.lone else found.reshape(problem.lead + found.shape[1:])
-        if kind_of(problem.template) in (None, "numpy"):
+        if of_numpy(problem.template):
             return found
         return copy_to_device_of(np.ascontiguousarray(found), problem.template)
 
@@ -140,7 +140,7 @@ class _Picture:
                 sigma = 1 / problem.weights[number if len(problem.weights) > 1 else 0]
             sigma = np.where(np.isfinite(sigma), sigma, np.nan)
         abscissa = problem.x[..., number, :] if problem.own_x else problem.x
-        if is_cuda(abscissa) or kind_of(abscissa) not in (None, "numpy"):
+        if is_cuda(abscissa) or not of_numpy(abscissa):
             from stepwell.arrays import host_copy
 
             abscissa = host_copy(abscissa)

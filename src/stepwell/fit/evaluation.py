@@ -7,10 +7,19 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from stepwell.arrays import Array, copy_to_device_of, kind_of
+from stepwell.arrays import Array, copy_to_device_of, differentiating_library, of_numpy
 from stepwell.common.checks import require
 from stepwell.fit.differences import ONE_CALL, JacobianByDifferences
-from stepwell.fit.functions import Curve, Function, Residual, as_rows, called_jac, jacobian_as_rows, on_host
+from stepwell.fit.functions import (
+    Curve,
+    Function,
+    Residual,
+    as_rows,
+    called_jac,
+    complex_values,
+    jacobian_as_rows,
+    on_host,
+)
 from stepwell.fit.problem import FitProblem
 from stepwell.quasi_newton.differences import SCHEMES
 
@@ -47,12 +56,11 @@ def evaluation_of(function: Function, jac: Any, problem: FitProblem, steps: Any 
     """
     named = isinstance(jac, str) and jac in SCHEMES
     require(named or jac is None or callable(jac), "jac", jac, "None, a callable, '2-point', '3-point' or 'cs'")
-    kind = kind_of(problem.template)
-    if kind in ("torch", "jax") and not named:
+    if differentiating_library(problem.template) and not named:
         from stepwell.fit.library_evaluation import LibraryEvaluation
 
         return LibraryEvaluation(function, jac, problem)
-    if kind not in (None, "numpy"):
+    if not of_numpy(problem.template):
         return _OnDevice(function, jac, problem, steps)
     if problem.lone:
         return _Lone(function, jac, problem, steps)
@@ -108,12 +116,12 @@ class _Batch:
         return out
 
     def _values(self, x: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        return as_rows(self._function(x, rows), len(x), self._points, "the model")
+        return as_rows(self._function(x, rows), len(x), self._points, self._function.told)
 
     def values(self, x: np.ndarray, rows: np.ndarray) -> np.ndarray:
         found = self._values(x, rows)
         if found.dtype.kind == "c":
-            raise TypeError("the model returned complex numbers; allowed: real ones, such as real and imaginary parts")
+            raise complex_values(self._function.told)
         self._points = found.shape[1]
         return found
 
@@ -138,7 +146,7 @@ class _Lone(_Batch):
 
     def _values(self, x: np.ndarray, rows: np.ndarray) -> np.ndarray:
         if self._columns:
-            return as_rows(self._function(x, rows), len(x), self._points, "the model")
+            return as_rows(self._function(x, rows), len(x), self._points, self._function.told)
         if len(x) == 1:
             return self._alone(x[0])[None]
         return np.stack([self._alone(point) for point in x])
@@ -150,10 +158,9 @@ class _Lone(_Batch):
         if found.ndim == 0 and self._points is not None:
             found = np.full(self._points, found)
         if found.ndim != 1 or self._points not in (None, len(found)):
-            raise ValueError(
-                f"the model returned shape {found.shape}; allowed: ({'m' if self._points is None else self._points},), "
-                "one value per point"
-            )
+            wanted = "m" if self._points is None else self._points
+            told = f"{self._function.told} returned shape {found.shape}"
+            raise ValueError(f"{told}; allowed: ({wanted},), one value per point of ydata")
         return found
 
     def values(self, x: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -207,7 +214,7 @@ class _OnDevice(_Batch):
 
     def _values(self, x: np.ndarray, rows: np.ndarray) -> np.ndarray:
         found = self._function(self._there(x), self._there(rows))
-        return as_rows(on_host(found), len(x), self._points, "the model")
+        return as_rows(on_host(found), len(x), self._points, self._function.told)
 
     def jacobian(self, x: np.ndarray, rows: np.ndarray, values: np.ndarray) -> np.ndarray:
         if self._jac is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import types
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -58,6 +59,9 @@ class Curve:
         Handed on as it is or, with `own`, an array whose last two axes are problems and points, cut to the rows.
     """
 
+    #: What messages call it.
+    told = "the model f"
+
     def __init__(self, f: Callable[..., Any], x: Any, own: bool) -> None:
         require_function("f", f, optional=False)
         self.f, self.x, self.own = f, x, own
@@ -80,13 +84,43 @@ class Curve:
             return self.f(x, p, rows) if self.rows else self.f(x, p)
         return self.f(x, *[p[:, j : j + 1] for j in range(p.shape[1])])
 
+    def one(self, x: Any, q: Any, row: Any) -> Any:
+        """Return values of one problem: of numbers, or of a vector."""
+        return self.f(x, q) if self.whole else self.f(x, *[q[j] for j in range(q.shape[0])])
+
+    def refused(self, shape: tuple[int, ...], rows: int, points: int | None) -> Exception:
+        """Return the error for values of another shape than the rows have."""
+        return wrong_shape(self.told, shape, rows, points)
+
+    def keyed(self) -> tuple[Any, ...]:
+        """Return the model and how it is called."""
+        return self.f, self.whole, self.rows
+
+    def weakly(self) -> Curve:
+        """Return the same without x, by a weak reference to the model."""
+        return _Held(weakref.ref(self.f), self.whole, self.rows)
+
     def alone(self, p: np.ndarray) -> Any:
         """Return values of one problem, called as SciPy does: with numbers."""
         return self.f(self.abscissa(0) if self.own else self.x, *p)
 
 
+class _Held(Curve):
+    """A curve that does not keep its function."""
+
+    def __init__(self, weak: Any, whole: bool, rows: bool) -> None:
+        self._weak, self.whole, self.rows, self.own = weak, whole, rows, False
+
+    @property
+    def f(self) -> Any:  # type: ignore[override]
+        """The model, while it is there."""
+        return self._weak()
+
+
 class Residual:
     """A residual ``fun(p)`` or ``fun(p, rows)``, with further arguments as SciPy hands them on."""
+
+    told = "the residual fun"
 
     def __init__(self, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], lone: bool) -> None:
         require_function("fun", fun, optional=False)
@@ -103,6 +137,21 @@ class Residual:
     def at(self, x: Any, p: Any, rows: Any) -> Any:
         """Return residuals at p, whatever x is."""
         return self(p, rows)
+
+    def one(self, x: Any, q: Any, row: Any) -> Any:
+        """Return residuals of one problem."""
+        return self(q, row)
+
+    def refused(self, shape: tuple[int, ...], rows: int, points: int | None) -> Exception:
+        """Return the error for residuals of another shape than the rows have."""
+        return wrong_shape(self.told, shape, rows, points)
+
+    def keyed(self) -> None:
+        """Return None: nothing is kept of what is compiled of a residual."""
+
+    def weakly(self) -> Residual:
+        """Return itself."""
+        return self
 
     def alone(self, p: np.ndarray) -> Any:
         """Return residuals of one problem, called as SciPy does: with a vector."""
@@ -132,8 +181,13 @@ def wrong_shape(name: str, shape: tuple[int, ...], rows: int, points: int | None
     """Return the error for values of another shape than the rows have."""
     return ValueError(
         f"{name} returned shape {shape} for {rows} problems; allowed: ({rows}, {'m' if points is None else points}), "
-        "one row per problem: parameters come as columns (k, 1), which broadcast against x of shape (m,)"
+        "one row per problem of ydata: parameters come as columns (k, 1), which broadcast against xdata of shape (m,)"
     )
+
+
+def complex_values(name: str) -> TypeError:
+    """Return the error for values that are not real."""
+    return TypeError(f"{name} returned complex numbers; allowed: real ones, such as real and imaginary parts")
 
 
 Function = Curve | Residual

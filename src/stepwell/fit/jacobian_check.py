@@ -13,6 +13,7 @@ from stepwell.fit.arguments import read_residual
 from stepwell.fit.differences import JacobianByDifferences
 from stepwell.fit.evaluation import evaluation_of, typical_sizes
 from stepwell.fit.functions import Residual
+from stepwell.fit.options import read_further
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,8 +78,9 @@ def check_jac(
     require_function("jac", jac)
     tolerance = read_real("rtol", rtol, above=0)
     options = dict(loss="linear", scale=1.0)
+    args, kwargs = read_further(args, kwargs)
     problem = read_residual(fun, x0, bounds, None, options)
-    function = Residual(fun, args, kwargs or {}, problem.lone)
+    function = Residual(fun, args, kwargs, problem.lone)
     given = evaluation_of(function, jac, problem)
     x = problem.x0.astype(np.float32) if problem.single else problem.x0
     rows = np.arange(problem.problems)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import numbers
 from collections.abc import Callable
 from typing import Any
 
@@ -81,7 +82,7 @@ def over_starts(
 
 def _read(starts: Any, problem: FitProblem) -> np.ndarray:
     n = problem.parameters
-    if np.ndim(starts) == 0:
+    if isinstance(starts, numbers.Number) or (hasattr(starts, "shape") and tuple(starts.shape) == ()):
         return _drawn(read_whole("starts", starts, 1, 10**6), problem)
     given = on_host("starts", starts).astype(np.float64)
     require_shape(given.ndim >= 2 and given.shape[-1] == n, "starts", given, f"(k, {n}) or (..., k, {n})")

@@ -187,7 +187,7 @@ def _taken_apart(
     part: gedi.Part, how: dict[str, Any], most: int, threads: int | None, put: Any
 ) -> dict[str, np.ndarray]:
     """Return the arrays of one part; shots that could not be used are rows at its end, with status -1."""
-    held = {name: np.full((part.total, most), np.nan) for name in _WIDE}
+    held: dict[str, np.ndarray] = {name: np.full((part.total, most), np.nan) for name in _WIDE}
     held |= {name: np.full(part.total, np.nan) for name in _NARROW}
     held |= {"count": np.zeros(part.total, np.int16), "status": np.full(part.total, NOT_FITTED, np.int16)}
     if part.shots is not None and len(part.shots):

@@ -65,7 +65,8 @@ def from_curvature(shots: Shots, sigma: np.ndarray, most: int, level: float) -> 
     beside[order[1:]] |= gap & ~fine[order[:-1]]
     beside[order[:-1]] |= gap & ~fine[order[1:]]
     kept = ~(fine & beside)
-    return _gathered(len(shots), *(one[kept] for one in (row, position, size, wide, weight)), most)
+    row, position, size, wide, weight = (one[kept] for one in (row, position, size, wide, weight))
+    return _gathered(len(shots), row, position, size, wide, weight, most)
 
 
 def _bends(

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.arrays import is_array, kind_of, namespace_of
+from stepwell.arrays import is_array, namespace_of, of_numpy
 from stepwell.fit.models.program import Program
 
 
@@ -117,7 +117,7 @@ class CompiledModel:
 def _library_of(*values: Any) -> Any:
     """Return the namespace of the first array that is not NumPy's; else NumPy."""
     for value in values:
-        if is_array(value) and kind_of(value) != "numpy":
+        if is_array(value) and not of_numpy(value):
             return namespace_of(value)
     return np
 
