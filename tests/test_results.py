@@ -20,6 +20,7 @@ RESULTS = {
     "tikhonov": lambda: stepwell.tikhonov(A, B, 0.1),
     "cg": lambda: stepwell.cg(A.T @ A, A.T @ B),
     "tv": lambda: stepwell.tv(None, np.ones(16), 0.1, shape=(4, 4)),
+    "lasso": lambda: stepwell.lasso(A, B, 0.1),
     "minimize": lambda: stepwell.minimize(lambda x: ((x - 1) ** 2).sum(), np.zeros(3)),
     "minimize_batch": lambda: stepwell.minimize_batch(
         lambda x: (((x - 1) ** 2).sum(axis=1), 2 * (x - 1)), np.zeros((2, 3)), jac=True

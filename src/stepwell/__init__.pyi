@@ -23,6 +23,10 @@ from stepwell.krylov import LinearResult as LinearResult
 from stepwell.krylov import LinearStatus as LinearStatus
 from stepwell.krylov import Progress as Progress
 from stepwell.krylov import ProjectedCG as ProjectedCG
+from stepwell.krylov.lasso import LassoProgress as LassoProgress
+from stepwell.krylov.lasso import LassoResult as LassoResult
+from stepwell.krylov.lasso import LassoStatus as LassoStatus
+from stepwell.krylov.lasso import lasso as lasso
 from stepwell.krylov.tv import TVGap as TVGap
 from stepwell.krylov.tv import TVProgress as TVProgress
 from stepwell.krylov.tv import TVResult as TVResult
@@ -56,6 +60,9 @@ __all__ = [
     "GradientCheck",
     "Interrupted",
     "LSQResult",
+    "LassoProgress",
+    "LassoResult",
+    "LassoStatus",
     "LineSearch",
     "LinearResult",
     "LinearStatus",
@@ -78,6 +85,7 @@ __all__ = [
     "cg",
     "check_grad",
     "distributed",
+    "lasso",
     "lsq_gram",
     "lsq_linear",
     "minimize",

@@ -38,7 +38,7 @@ FINE, COARSE = 0.01, 0.06
 #: A column has stagnated after so many steps in which its gap has not come forward.
 PATIENCE = 50
 #: cs grows at most by this factor at once, falls by at most this one, and falls no more after so many steps.
-GROWTH, FALL, FALLING = 2.0, 0.97, 30
+GROWTH, FALL, FALLING = 1.5, 0.97, 30
 #: An adjoint is one where a dot-product test fails by less than this part of tol, or by rounding.
 OF_TOL = 1e-3
 
