@@ -1,11 +1,12 @@
-"""Run the studies and write docs/studies.md from what they found.
+"""Run the studies and write the tables of docs/studies/ from what they found.
 
-    python benchmarks/studies.py                          # all studies at default size, then the page
+    python benchmarks/studies.py                          # all studies at default size, then the pages
     python benchmarks/studies.py --full --study torsion   # some of them, at the papers' sizes
     python benchmarks/studies.py --device cuda --full     # with a GPU's rows beside the CPU's
-    python benchmarks/studies.py --page                   # the page alone
+    python benchmarks/studies.py --pages                  # the pages alone
+    python benchmarks/studies.py --check                  # say which page differs from its results, and change nothing
 
-JSON goes to benchmarks/raw/studies, one file for each study and kind of device, what the page shows of it to
+JSON goes to benchmarks/raw/studies, one file for each study and kind of device, what pages show of it to
 benchmarks/summaries/studies; CSV and pictures to --files.
 """
 
@@ -13,23 +14,95 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 import time
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from summarize import RAW, SUMMARIES, update
 
 from stepwell.lab import studies
 from stepwell.lab.studies.frame import RUN_SECONDS
-from stepwell.lab.studies.pages import escaped, markdown_table, read_study, study_record, where, write_study
+from stepwell.lab.studies.pages import markdown_table, read_study, study_record, where, write_study
 
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = SUMMARIES / "studies"
-PAGE = ROOT / "docs" / "studies.md"
+PAGES = ROOT / "docs" / "studies"
 COUNTS_ONLY = ["nnls-updates"]
 #: Has a page of its own, and takes too long to be run with the others.
 OWN_PAGE = ["cutest"]
-MARK = "<!-- below: written by benchmarks/studies.py -->"
+_MARKED = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+DEFAULTS = ("Stepwell CPU, default", "Stepwell GPU, default", "SciPy nnls, loop", "Stepwell CPU, default, Convolution")
+
+
+class Shown(NamedTuple):
+    """A part of a study's table that a page shows: the file, the table, its columns, and the rows by their values."""
+
+    file: str
+    table: str
+    columns: str
+    rows: dict[str, tuple[Any, ...]]
+
+
+#: Name of a table on a page -> what it shows. The columns of the paper have ``_paper`` after their name.
+SHOWN = {
+    "cauchy": Shown(
+        "cauchy-cuda",
+        "differences",
+        "problem n iterations same same_paper beyond_40 beyond_40_paper",
+        {"n": (40_000, 400, 4_000, 120_000)},
+    ),
+    "voronoi": Shown(
+        "voronoi-cuda",
+        "tessellations",
+        "sites resolution iterations iterations_paper evaluation_ms evaluation_paper solver_ms solver_paper over_bound",
+        {"device": ("GPU",), "sites": (200, 2_000, 10_000, 20_000, 60_000)},
+    ),
+    "torsion": Shown(
+        "torsion-cuda",
+        "torsion",
+        "size iterations iterations_paper solver_ms solver_ms_paper energy_difference energy_difference_paper",
+        {"device": ("GPU",), "policy": ("first-interval",), "size": (400, 10_000, 160_000, 1_000_000, 4_000_000)},
+    ),
+    "panels": Shown(
+        "panels-cuda",
+        "panels",
+        "length ours_us vendor_us ratio ratio_paper difference",
+        {"device": ("GPU",), "length": (10, 100, 1_000, 10_000, 100_000, 1_000_000)},
+    ),
+    "driver": Shown("rosenbrock-cuda", "driver", "iteration nfn nfn_paper f f_paper gnorm gnorm_paper", {}),
+    "speed": Shown(
+        "rosenbrock-cuda", "speed", "n dtype iterations seconds speedup speedup_paper", {"device": ("GPU",)}
+    ),
+    "systems": Shown(
+        "nnls-cuda",
+        "systems",
+        "set systems method seconds seconds_paper violation",
+        {
+            "systems": (24, 192),
+            "method": tuple(f"Stepwell {device}, paper's (qr, single)" for device in ("CPU", "GPU")),
+        },
+    ),
+    "defaults": Shown(
+        "nnls-cuda", "systems", "set systems method seconds violation", {"systems": (192, 150), "method": DEFAULTS}
+    ),
+    "updates": Shown(
+        "nnls-updates-cpu", "costs", "update l accesses_paper accesses flops_paper flops ratio", {"l": (50,)}
+    ),
+    "slices": Shown(
+        "projected-cg-cpu",
+        "summary",
+        "slice cg_products aprcg_products ratio seconds_ratio ratio_paper cg_quality aprcg_quality quality_paper",
+        {"tol": (0.0025,)},
+    ),
+    "tolerances": Shown(
+        "projected-cg-cpu", "summary", "tol cg_products aprcg_products block_products ratio", {"slice": (65,)}
+    ),
+    "levels": Shown(
+        "blas-levels-cuda", "kernels", "device dtype kernel level gflops below", {"n": (737,), "dtype": ("float64",)}
+    ),
+}
 
 
 def run(names: list[str], device: str, size: str, run_seconds: float, files: Path | None) -> None:
@@ -48,47 +121,26 @@ def run(names: list[str], device: str, size: str, run_seconds: float, files: Pat
         print(f"{name}: {time.perf_counter() - began:.0f} s, {path.stat().st_size // 1024} KiB", flush=True)
 
 
-def _differences(kept: list[studies.Study]) -> list[str]:
-    """Lines that all kept results share, and those that one has for itself."""
-    lines = []
-    for study in kept:
-        device = "GPU" if study.device != "cpu" else "CPU"
-        for line in study.differs:
-            alone = len(kept) > 1 and any(line not in other.differs for other in kept)
-            text = f"- {f'On the {device}: ' if alone else ''}{escaped(line)}"
-            if text not in lines:
-                lines.append(text)
-    return lines
+def table_text(name: str) -> str:
+    """Return a table of a page, and below it where and when it was measured."""
+    shown = SHOWN[name]
+    study = read_study(KEPT / f"{shown.file}.json")
+    found = study.find_table(shown.table)
+    columns = [next(one for one in found.columns if one.key == key) for key in shown.columns.split()]
+    rows = [row for row in found.rows if all(row[key] in values for key, values in shown.rows.items())]
+    if not rows:
+        raise ValueError(f"{shown.file} has no row for the table {name}")
+    cells = [[column.show(row[column.key]) for column in columns] for row in rows]
+    return f"{markdown_table([column.heading for column in columns], cells)}\n\n{where(study)}\n"
 
 
-def page() -> None:
-    """Put the tables of all kept results under the mark."""
-    on_gpu = [name for name in studies.STUDIES if (KEPT / f"{name}-cuda.json").exists()]
-    missing = [name for name in studies.STUDIES if name not in [*on_gpu, *COUNTS_ONLY, *OWN_PAGE]]
-    parts = [
-        f"Kept from a GPU: {', '.join(on_gpu) or 'none'}" + (f"; not yet: {', '.join(missing)}." if missing else ".")
-    ]
-    parts.append(f"{' and '.join(f'`{name}`' for name in COUNTS_ONLY)} counts operations, the same on every device.")
-    for name, (title, paper) in studies.STUDIES.items():
-        if name in OWN_PAGE:
-            continue
-        found = [path for path in (KEPT / f"{name}-cuda.json", KEPT / f"{name}-cpu.json") if path.exists()]
-        if not found:
-            continue
-        parts += [f"## {title}", f"`stepwell study {name}` repeats {paper}."]
-        kept = [read_study(path) for path in found]
-        for study in kept:
-            parts.append(f"### {name} on the {'GPU' if study.device != 'cpu' else 'CPU'}")
-            parts.append(where(study))
-            for table in study.tables:
-                if table.rows and not table.detail:
-                    parts.append(f"{escaped(table.title)}:")
-                    parts.append(markdown_table([column.heading for column in table.filled], table.texts()))
-            parts += map(escaped, study.remarks)
-        parts.append("What differs from the paper, and why:\n\n" + "\n".join(_differences(kept)))
-    head = PAGE.read_text().split(MARK)[0]
-    PAGE.write_text(head + MARK + "\n\n" + "\n\n".join(parts) + "\n")
-    print(f"wrote {PAGE}")
+def pages() -> dict[Path, str]:
+    """Return the pages of docs/studies with their tables filled in."""
+    made = {}
+    for path in sorted(PAGES.glob("*.md")):
+        text = path.read_text(encoding="utf-8")
+        made[path] = _MARKED.sub(lambda found: found[1] + table_text(found[2]) + found[3], text)
+    return made
 
 
 def main() -> None:
@@ -99,13 +151,19 @@ def main() -> None:
     parser.add_argument("--toy", dest="size", action="store_const", const="toy")
     parser.add_argument("--run-seconds", type=float, default=0.0, help="stop a run after this; 0: as the size has it")
     parser.add_argument("--files", type=Path, help="folder for CSV, Markdown and pictures")
-    parser.add_argument("--page", action="store_true", help="only write the page")
+    parser.add_argument("--pages", action="store_true", help="only write the pages")
+    parser.add_argument("--check", action="store_true", help="run and change nothing; end with 1 where a page differs")
     options = parser.parse_args()
-    if not options.page:
+    if not options.pages and not options.check:
         elsewhere = OWN_PAGE if options.device == "cpu" else [*OWN_PAGE, *COUNTS_ONLY]
         usual = [name for name in studies.STUDIES if name not in elsewhere]
         run(options.study or usual, options.device, options.size, options.run_seconds, options.files)
-    page()
+    other = {path: text for path, text in pages().items() if path.read_text(encoding="utf-8") != text}
+    for path, text in other.items():
+        print(f"{path.relative_to(ROOT)} {'differs from its results' if options.check else 'written'}")
+        if not options.check:
+            path.write_text(text, encoding="utf-8")
+    raise SystemExit(1 if options.check and other else 0)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -22,7 +23,7 @@ from stepwell.lab.studies.pages import draw, read_study
 
 ROOT = Path(__file__).resolve().parents[1]
 IMAGES = ROOT / "docs" / "images"
-WIDTH, STRIP_HEIGHT, GAP = 900, 400, 24
+WIDTH = 900
 #: The README's picture is drawn so wide, and then made as wide as it is shown (830 pixels) and a little more.
 OVERVIEW_WIDTH, SHOWN_WIDTH = 1660, 940
 #: A page should load at once.
@@ -34,6 +35,8 @@ COMMANDS = {
     "cells": ("voronoi -n 1200 --resolution 1024 -o voronoi", "voronoi/cells.png"),
     "phantom": ("reconstruct phantom --slices 40:70 -o phantom", "phantom/montage.png"),
     "waveform": ("deconvolve --synthetic 200 --shots 1,2 --plot waveform.png", "waveform.png"),
+    "decompose": ("decompose --synthetic 200 --shots 1,2 -o decompose", "decompose/shots.png"),
+    "relax": ("relax ivim --synthetic 96x96x1 -o relax", "relax/maps.png"),
     "t2map": ("t2map --synthetic 96x96x1 --myelin 0.010 0.040 -o t2map", "t2map/maps.png"),
     "unmixing": ("unmix --synthetic 120x90 -o unmixing", "unmixing.png"),
     "convergence": ("solve minimal-surface -n 40000 -m 5 --plot convergence.png", "convergence.png"),
@@ -48,10 +51,16 @@ PLOTS = {
 }
 #: The README's.
 OVERVIEW = "overview"
-#: All that are made.
-NAMES = (*COMMANDS, *EXAMPLES, *PLOTS, OVERVIEW)
-#: What stands side by side in the README.
-STRIP = ("nautilus", "cells", "slice")
+#: What stands side by side in it, with captions, and the rows of benchmarks/summaries/headlines.json under that.
+STRIP = {
+    "nautilus": "10,000 dots, stepwell stipple",
+    "cells": "1,200 cells, stepwell voronoi",
+    "slice": "one of 30 slices, stepwell reconstruct",
+}
+OVERVIEW_ROWS = ("iteration-1000000", "batch", "lidar", "decays", "slices", "gpu-batch")
+RED, GREY = "#b3361f", "#8c8c8c"
+#: Where the bars begin, in seconds.
+LEFT = 1e-8
 
 
 def run(command: str, folder: Path) -> None:
@@ -87,59 +96,104 @@ def scaled(picture: Image.Image, *, width: int | None = None, height: int | None
     return picture.convert("RGB").resize(size, Image.Resampling.LANCZOS)
 
 
-def side_by_side(pictures: list[Image.Image]) -> Image.Image:
-    """Put pictures in a row on white paper."""
-    row = [scaled(picture, height=STRIP_HEIGHT) for picture in pictures]
-    strip = Image.new("RGB", (sum(one.width for one in row) + GAP * (len(row) - 1), STRIP_HEIGHT), "white")
-    left = 0
-    for one in row:
-        strip.paste(one, (left, 0))
-        left += one.width + GAP
-    return strip
-
-
 def grey(values: np.ndarray) -> Image.Image:
     """Show an array from its smallest value, black, to its largest."""
     low, high = values.min(), values.max()
     return Image.fromarray(np.round(255 * (values - low) / (high - low)).astype(np.uint8))
 
 
-def iteration_chart(path: Path) -> None:
-    """Draw milliseconds of an iteration beside torch.optim and SciPy, in type that can be read at half the size."""
-    import matplotlib.pyplot as plt
+def headlines() -> dict[str, Any]:
+    """Return the figures that README and pages show."""
+    path = ROOT / "benchmarks" / "summaries" / "headlines.json"
+    return dict(json.loads(path.read_text(encoding="utf-8")))
 
-    kept = json.loads((ROOT / "benchmarks" / "summaries" / "quasi_newton_gpu.json").read_text())
-    ours, peers = kept["torsion"]["figures"], kept["peers"]["figures"]
-    sizes = ("10,000", "1,000,000")
-    bars = {
-        "Stepwell, H200, bounds": [ours["10,000 in a graph"]["median"], ours["1,000,000 float64"]["median"]],
-        "torch.optim.LBFGS, H200, no bounds": [peers[f"torch.optim.LBFGS {n}"]["solver"] for n in sizes],
-        "SciPy L-BFGS-B, 16 cores, bounds": [peers[f"SciPy {n}"] for n in sizes],
-    }
-    figure, axes = plt.subplots(figsize=(OVERVIEW_WIDTH / 100, 5.2), dpi=100, layout="constrained")
-    for place, ((label, seconds), colour) in enumerate(zip(bars.items(), ("#b3361f", "#8c8c8c", "#c9c9c9"))):
-        rows = [place + 4 * group for group in range(len(sizes))]
-        axes.barh(rows, [1e3 * value for value in seconds], color=colour, height=0.85)
-        for row, value in zip(rows, seconds):
-            axes.text(1.06e3 * value, row, f"{1e3 * value:.3g} ms  {label}", va="center", fontsize=22)
-    axes.set(xscale="log", xlim=(0.02, 6000), yticks=[1, 5], yticklabels=[f"{n}\nvariables" for n in sizes])
-    axes.set_title("Solver time of one iteration, logarithmic scale: bounded torsion, m = 8", fontsize=26, loc="left")
-    axes.tick_params(labelsize=22, length=0)
-    axes.set_xticks([])
+
+def time_text(seconds: float) -> str:
+    """Write a time as the tables do."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"
+
+
+def bars(axes: Any, rows: list[dict[str, Any]], size: float) -> None:
+    """Draw a pair of bars for each row, Stepwell's time and its first peer's, on a logarithmic axis."""
+    for place, row in enumerate(rows):
+        peer, other = next(iter(row["peers"].items()))
+        peer = peer.replace("`", "").split(" (")[0]
+        for shift, seconds, label, colour in (
+            (0.0, row["seconds"], f"Stepwell, {row['machine']}", RED),
+            (0.4, other, peer, GREY),
+        ):
+            axes.barh(3 * place / 2 + shift, seconds, color=colour, height=0.4)
+            told = f" {time_text(seconds)}  {label}"
+            axes.text(seconds, 3 * place / 2 + shift, told, va="center", fontsize=size)
+        axes.text(LEFT, 3 * place / 2 - 0.42, row["work"], va="center", fontsize=size, fontweight="bold")
+    axes.set(xscale="log", xlim=(LEFT, 3e5), ylim=(3 * len(rows) / 2 - 0.6, -0.8), yticks=[], xticks=[])
     axes.minorticks_off()
-    axes.invert_yaxis()
     for side in axes.spines.values():
         side.set_visible(False)
+
+
+def overview(pictures: list[Image.Image], path: Path) -> None:
+    """Draw the README's picture: three results with captions, and the figures of its table beside the peers'."""
+    import matplotlib.pyplot as plt
+
+    by_key = {row["key"]: row for row in headlines()["rows"]}
+    figure = plt.figure(figsize=(OVERVIEW_WIDTH / 100, 12.6), dpi=100, layout="constrained")
+    above, below = figure.subfigures(2, 1, height_ratios=(4.6, 8))
+    widths = [one.width / one.height for one in pictures]
+    for axes, one, caption in zip(above.subplots(1, 3, width_ratios=widths), pictures, STRIP.values()):
+        axes.imshow(np.asarray(one.convert("RGB")))
+        axes.set_axis_off()
+        axes.set_title(caption, fontsize=20, y=-0.12)
+    axes = below.subplots()
+    axes.set_title("Time, logarithmic scale; each pair is one machine and one run", fontsize=22, loc="left")
+    bars(axes, [by_key[key] for key in OVERVIEW_ROWS if key in by_key], 19)
     figure.savefig(path)
+    plt.close(figure)
 
 
-def stacked(above: Image.Image, below: Image.Image) -> Image.Image:
-    """Put one picture over another, both as wide as the README's."""
-    pair = [scaled(one, width=OVERVIEW_WIDTH) for one in (above, below)]
-    sheet = Image.new("RGB", (OVERVIEW_WIDTH, sum(one.height for one in pair) + GAP), "white")
-    sheet.paste(pair[0], (0, 0))
-    sheet.paste(pair[1], (0, pair[0].height + GAP))
-    return sheet
+def sizes_chart(path: Path) -> None:
+    """Draw the time of an L-BFGS-B iteration by the number of variables, on two cores and on a GPU."""
+    import matplotlib.pyplot as plt
+
+    held = headlines()
+    rows = [row for row in held["rows"] if row["key"].startswith("iteration-")]
+    counts = [int(row["key"].removeprefix("iteration-")) for row in rows]
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4), dpi=100, sharey=True, layout="constrained")
+    left.plot(counts, [1e3 * row["seconds"] for row in rows], "o-", color=RED, label="Stepwell, bounds")
+    left.plot(counts, [1e3 * row["peers"]["SciPy L-BFGS-B"] for row in rows], "s-", color=GREY, label="SciPy, bounds")
+    left.set_title(rows[0]["machine"])
+    gpu = held["iterations on a GPU"]
+    styles = (("o-", RED), ("^-", "#1f5a96"), ("s--", GREY))
+    for (label, curve), (style, colour) in zip(((k, v) for k, v in gpu.items() if "bounds" in k), styles):
+        right.plot([int(n) for n in curve], [1e3 * v for v in curve.values()], style, color=colour, label=label)
+    right.set_title(gpu["machine"])
+    for axes in (left, right):
+        axes.set(xscale="log", yscale="log", xlabel="variables", ylim=(0.02, 2000))
+        axes.grid(alpha=0.3)
+        axes.legend(frameon=False, fontsize=9, loc="upper left")
+    left.set_ylabel("milliseconds per iteration, solver only")
+    figure.savefig(path)
+    plt.close(figure)
+
+
+def peers_chart(path: Path) -> None:
+    """Draw batches, least squares, fits and reconstructions beside their peers."""
+    import matplotlib.pyplot as plt
+
+    rows = [row for row in headlines()["rows"] if not row["key"].startswith("iteration-")]
+    figure, axes = plt.subplots(figsize=(9, 0.95 * len(rows)), dpi=100, layout="constrained")
+    bars(axes, rows, 10)
+    figure.savefig(path)
+    plt.close(figure)
+
+
+#: Chart -> what draws it.
+CHARTS = {"performance-sizes": sizes_chart, "performance-peers": peers_chart}
+#: All that are made.
+NAMES = (*COMMANDS, *EXAMPLES, *PLOTS, *CHARTS, OVERVIEW)
 
 
 def main() -> None:
@@ -159,12 +213,15 @@ def main() -> None:
             plots = read_study(ROOT / "benchmarks" / "summaries" / "studies" / f"{study}.json").plots
             draw(next(plot for plot in plots if plot.name == chosen), folder / f"{name}.png")
             made[name] = Image.open(folder / f"{name}.png").convert("RGB")
-        iteration_chart(folder / "iterations.png")
-        chart = Image.open(folder / "iterations.png").convert("RGB")
+        for name, chart in CHARTS.items():
+            chart(folder / f"{name}.png")
+            made[name] = Image.open(folder / f"{name}.png").convert("RGB")
+        overview([made[name] for name in STRIP], folder / "overview.png")
+        whole = Image.open(folder / "overview.png").convert("RGB")
     for name, picture in made.items():
         if name != "slice":
             save(scaled(picture, width=min(WIDTH, picture.width)), name)
-    save(scaled(stacked(side_by_side([made[name] for name in STRIP]), chart), width=SHOWN_WIDTH), OVERVIEW)
+    save(scaled(whole, width=SHOWN_WIDTH), OVERVIEW)
 
 
 if __name__ == "__main__":

@@ -32,10 +32,15 @@ WORK = {
     "voronoi": (["-n", "20", "--resolution", "64", "-o", "points.npy"], ["points.npy"]),
     "stipple": (["--demo", "-n", "30", "--resolution", "64", "-o", "points.npy"], ["points.npy"]),
     "deconvolve": (["--synthetic", "3", "-o", "returns.npz"], ["returns.npz"]),
+    "decompose": (
+        ["--synthetic", "3", "-o", "taken", "--no-plots"],
+        ["taken/returns.csv", "taken/decomposition.npz"],
+    ),
     "t2map": (
         ["--synthetic", "6x5x2", "--echoes", "16", "--flip", "180", "--lam", "0.02", *PLAIN, "-o", "maps"],
         ["maps/sfr.npy", "maps/t2map.json"],
     ),
+    "relax": (["t2", "--synthetic", "6x5x2", *PLAIN, "-o", "relaxed"], ["relaxed/T2.npy", "relaxed/relax.json"]),
     "unmix": (["--synthetic", "8x6", "--bands", "20", "-o", "a.npy", "--no-plots"], ["a.npy", "a.json"]),
     "tour": (["--quick", "--no-open", "-o", "tour.html"], ["tour.html"]),
 }
@@ -44,7 +49,9 @@ READING = {
     "voronoi": ["--density", "missing.png", "-o", "out.npy"],
     "stipple": ["missing.png", "-o", "out.npy"],
     "deconvolve": ["missing.npz", "-o", "out.npz"],
+    "decompose": ["missing.npz", "-o", "out"],
     "t2map": ["missing.npy", "--te", "0.01", "-o", "out"],
+    "relax": ["t2", "missing.npy", "-o", "out"],
     "unmix": ["missing.hdr", "missing.csv", "-o", "out"],
 }
 #: Commands that solve something.
@@ -63,7 +70,9 @@ INTERRUPTED = {
     "stipple": ("rich.progress.Progress.update", ["points.npy"]),
     "deconvolve": ("stepwell.apps.waveform.deconvolve", ["returns.npz"]),
     "study": ("stepwell.lab.studies.frame.Table.add", ["out.json"]),
+    "decompose": ("stepwell.apps.images.work.Work.put", ["taken/.unfinished/done.npy"]),
     "t2map": ("stepwell.apps.images.work.Work.put", ["maps/.unfinished/done.npy"]),
+    "relax": ("stepwell.apps.images.work.Work.put", ["relaxed/.unfinished/done.npy"]),
     "unmix": ("stepwell.apps.images.work.Work.put", ["a.unfinished/done.npy"]),
 }
 
@@ -139,7 +148,7 @@ def test_a_study_that_is_done_in_one_library_refuses_the_others():
     assert "--device: study nnls-updates needs no device" in " ".join(run.stderr.split())
 
 
-@pytest.mark.parametrize("command", ["solve", "deconvolve", "reconstruct", "t2map", "unmix", "voronoi"])
+@pytest.mark.parametrize("command", ["solve", "deconvolve", "reconstruct", "t2map", "relax", "unmix", "voronoi"])
 def test_results_do_not_depend_on_threads(command, folder):
     arguments, files = WORK[command]
     held = []

@@ -28,6 +28,8 @@ SHORT = {
     "stipple": ["--help"],
     "deconvolve": ["--synthetic", "2", "-o", "d.npz"],
     "t2map": ["--synthetic", "3x3", "--echoes", "8", "--format", "npy", "--no-plots", "-o", "maps"],
+    "decompose": ["--synthetic", "2", "--no-plots", "-o", "taken"],
+    "relax": ["t2", "--synthetic", "3x3", "--format", "npy", "--no-plots", "-o", "relaxed"],
     "unmix": ["--synthetic", "4x3", "--no-plots", "-o", "u"],
 }
 
@@ -138,6 +140,8 @@ READERS = {
     "--noise": ([*PLAIN, "--wavelengths", "w.txt", "--noise", "BAD", *UNMIX], ("npy", "csv")),
     "reconstruct": (["reconstruct", "BAD", "--no-plots", "-o", "o"], ("npz", "h5", "nxs", "tif", "tiff", "npy")),
     "deconvolve": (["deconvolve", "BAD", "-o", "o.npz"], ("npz", "h5", "he5")),
+    "decompose": (["decompose", "BAD", "--no-plots", "-o", "o"], ("npz", "h5")),
+    "relax": (["relax", "t2", "BAD", "--te", "0.01,0.02", "--no-plots", "-o", "o"], ("nii", "npy", "npz", "mat")),
     "stipple": (["stipple", "BAD", "-o", "o.svg"], ("png", "npy")),
     "--density": (["voronoi", "--density", "BAD", "-o", "o.svg"], ("png", "npy")),
     "--checkpoint": (["solve", "wood", "--checkpoint", "BAD"], ("ckpt",)),
@@ -176,6 +180,8 @@ def test_what_is_no_regular_file_is_refused_by_every_reader(reader, ending, kind
         ["solve", "wood", "-m", "SIZE"],
         ["solve", "wood", "--threads", "SIZE"],
         ["deconvolve", "--synthetic", "SIZE", "-o", "o.npz"],
+        ["decompose", "--synthetic", "SIZE", "--no-plots", "-o", "o"],
+        ["relax", "t2", "--synthetic", "999999x999999x999999", "--format", "npy", "--no-plots", "-o", "o"],
         ["voronoi", "-n", "SIZE", "-o", "o.svg"],
         ["voronoi", "-n", "5", "--resolution", "SIZE", "-o", "o.svg"],
         ["reconstruct", "--size", "SIZE", "--no-plots", "-o", "o"],

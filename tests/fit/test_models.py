@@ -168,6 +168,19 @@ def test_a_problem_has_the_same_bits_alone_and_in_any_batch(case, dtype):
             np.testing.assert_array_equal(values[k], alone[name])
 
 
+def test_what_a_lane_held_before_is_forgotten():
+    """Voxels of noise alone: on such flat ground a fit goes elsewhere if anything is left of another one."""
+    rng = np.random.default_rng(3)
+    b = np.array([0, 10, 20, 40, 80, 110, 140, 170, 200, 300, 400, 500, 600, 700, 800, 900.0])
+    y = np.abs(10 * rng.standard_normal((60, 16)))
+    given = dict(p0=[12, 0.02, 0.03, 1e-4], bounds=([0, 0, 0.005, 0], [np.inf, 1, 0.2, 0.005]))
+    whole = stepwell.curve_fit(stepwell.models.ivim(), b, y, **given)
+    for k in range(0, 60, 5):
+        alone = stepwell.curve_fit(stepwell.models.ivim(), b, y[k : k + 1], **given)
+        assert np.array_equal(alone.x[0], whole.x[k])
+        assert alone.nfev[0] == whole.nfev[k]
+
+
 def test_problems_with_points_of_their_own():
     model, x, y, start = noisy(CASES[13], 9)
     own = x + np.linspace(0, 0.2, 9)[:, None]

@@ -124,10 +124,11 @@ RIGHT = {
         b=np.ones(5), tol=1e-6, maxiter=9, x0=None, callback=None)),
     "tv": (stepwell.tv, dict(
         A=A, B=np.ones((5, 2)), lam=0.1, shape=(3,), kind="huber", eps=0.1, bounds=(0.0, 2.0), noise=None, joint=False,
-        spacing=None, across=None, x0=None, dual=None, tol=1e-2, maxiter=2, axis=1, callback=None)),
+        spacing=None, across=None, weights=None, mask=None, x0=None, dual=None, tol=1e-2, maxiter=2, axis=1,
+        callback=None, comm=None)),
     "tv_gap": (stepwell.tv_gap, dict(
         A=A, b=np.ones((5, 2)), x=np.ones((3, 2)), lam=0.1, shape=(3,), kind="huber", eps=0.1, bounds=(0.0, 2.0),
-        spacing=None, across=None, dual=None, tol=1e-2, maxiter=2, axis=1)),
+        spacing=None, across=None, weights=None, mask=None, dual=None, tol=1e-2, maxiter=2, axis=1)),
     "curve_fit": (stepwell.curve_fit, dict(
         f=calls.curve, xdata=np.arange(6.0), ydata=np.ones((2, 6)), p0=np.ones(2), sigma=None, absolute_sigma=False,
         check_finite=None, bounds=(0.0, 2.0), method=None, jac=None, full_output=False, nan_policy=None, mask=None,

@@ -177,6 +177,9 @@ protected:
             const bool sole = Matrix::general && ws.sum_of && factor.count == 1 && refinements == 0;
             bool refines =
                 factor.count > 0 && steep && (nothing_left || slope > 0.1 * top) && refinements < 3 && !sole;
+            // Semi-normal equations are as good as Q and R once they are corrected, whatever the dual says.
+            if (nothing_left && !from_gram && factor.update == gram && refinements < 3 && !sole)
+                refines = refines || this->has_pivot_below(this->weak_pivot);
             if (!refines) {
                 // An exact residual shows rounding of x itself: no refinement takes that away.
                 const bool at_rest = !steep || (refinements >= 3 && (exact || this->rests_on_sum()));

@@ -30,20 +30,22 @@ protected:
         team.each_short(factor.count, [&](int p) { ws.g[p] = ws.w[ws.order[p]]; });
         team.sync();
         const double length = square_root(max_of(0.0, square_in_factor()));
-        return has_rounded_pivot() ? doubtful_pivots * length : length;
+        return has_pivot_below(rounded_pivot) ? doubtful_pivots * length : length;
     }
 
     // What a step may be longer than the factor says where products have lost the digits of a pivot.
     static constexpr double doubtful_pivots = 1e3;
-    // Whether the square of a pivot, by products alone, is near their rounding.
-    SW_HD bool has_rounded_pivot() const {
+    // Squares of pivots, over those of columns: near the rounding of products; with few of their digits.
+    static constexpr double rounded_pivot = 1e-12, weak_pivot = 1e-5;
+    // Whether the square of a pivot, by products alone, is below a part of its column's.
+    SW_HD bool has_pivot_below(double part) const {
         if (factor.keeps_q()) return false;
         const bool inverse = factor.inverted();
         double any = 0;
         team.each_short(factor.count, [&](int p) {
             const double entry = factor.triangle.row(p)[p], norm = task.norm_of(ws.order[p]);
             const double pivot = inverse ? 1 / entry : entry;
-            if (pivot * pivot < 1e-12 * norm * norm) any = 1;
+            if (pivot * pivot < part * norm * norm) any = 1;
         });
         return team.max(any) > 0;
     }

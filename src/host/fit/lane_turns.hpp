@@ -55,6 +55,7 @@ public:
         s.status[k] = int(begun.status);
         s.iterations[k] = s.evaluations[k] = s.accepted[k] = 0;
         s.rejections[k] = s.nonfinite[k] = 0;
+        s.secant_helps.clear(k);
         points_[lane] = points;
         return begun.status == FitStatus::running;
     }

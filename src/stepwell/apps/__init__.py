@@ -9,13 +9,15 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from stepwell.apps import decomposition as decomposition
+    from stepwell.apps import relaxation as relaxation
     from stepwell.apps import t2 as t2
     from stepwell.apps import tomography as tomography
     from stepwell.apps import unmixing as unmixing
     from stepwell.apps import voronoi as voronoi
     from stepwell.apps import waveform as waveform
 
-__all__ = ["t2", "tomography", "unmixing", "voronoi", "waveform"]
+__all__ = ["decomposition", "relaxation", "t2", "tomography", "unmixing", "voronoi", "waveform"]
 
 
 if not TYPE_CHECKING:  # checkers would take any name for one that this function finds

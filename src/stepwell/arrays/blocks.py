@@ -156,6 +156,14 @@ def column_norms(block: Array) -> Array:
     return namespace_of(block).linalg.vector_norm(block, axis=0)
 
 
+def column_largest(block: Array) -> Array:
+    """Largest absolute value of every column of a block that has rows; NaN where there is one."""
+    if kind_of(block) == "jax":
+        return _jax_functions()["column_largest"](block)
+    xp = namespace_of(block)
+    return xp.maximum(xp.max(block, axis=0), -xp.min(block, axis=0))
+
+
 @functools.cache
 def _jax_functions() -> dict[str, Any]:
     """Functions of which JAX makes one program each, where its parts by themselves would be several."""
@@ -167,13 +175,22 @@ def _jax_functions() -> dict[str, Any]:
     def norms(block: Array) -> Array:
         return jax.numpy.sqrt(dots(block, block))
 
+    def largest(block: Array) -> Array:
+        return jax.numpy.abs(block).max(axis=0)
+
     def multiple(block: Array, factor: Any, other: Array) -> Array:
         return block + factor * other
 
     def columns(block: Array, values: Array, first: int) -> Array:
         return jax.lax.dynamic_update_slice_in_dim(block, values, first, axis=1)
 
-    named = {"column_dots": dots, "column_norms": norms, "plus_multiple": multiple, "with_columns": columns}
+    named = {
+        "column_dots": dots,
+        "column_norms": norms,
+        "column_largest": largest,
+        "plus_multiple": multiple,
+        "with_columns": columns,
+    }
     return {name: jax_program(function) for name, function in named.items()}
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from stepwell.arrays.kinds import Array, is_traced
 
-#: Of XLA: 0 takes the first kernel that will do.
-_NO_TRIALS = {"xla_gpu_autotune_level": 0}
+#: Of XLA: 0 takes the first kernel that will do; products are the vendor's, which are compiled already.
+_NO_TRIALS = {"xla_gpu_autotune_level": 0, "xla_gpu_enable_triton_gemm": False}
 
 
 def jax_program(function: Any) -> Callable[..., Array]:

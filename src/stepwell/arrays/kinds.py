@@ -111,6 +111,10 @@ def _find_namespace(array: Array) -> Any:
         from array_api_compat import torch as namespace
 
         return namespace
+    if kind_of(array) == "jax":
+        import jax.numpy
+
+        return jax.numpy
     return array_api_compat.array_namespace(array)
 
 

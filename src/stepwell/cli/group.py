@@ -25,7 +25,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "voronoi": ("stepwell.apps.voronoi.command", "Tessellate: points, cells, mesh and its quality."),
     "stipple": ("stepwell.apps.voronoi.stipple_command", "Draw a picture with dots."),
     "deconvolve": ("stepwell.apps.waveform.command", "Recover surfaces from lidar waveforms."),
+    "decompose": ("stepwell.apps.decomposition.command", "Take lidar waveforms apart into Gaussians."),
     "t2map": ("stepwell.apps.t2.command", "Map T2 and myelin water from multi-echo MRI."),
+    "relax": ("stepwell.apps.relaxation.command", "Map T1, T2*, T2, ADC or IVIM of MRI series."),
     "unmix": ("stepwell.apps.unmixing.command", "Unmix hyperspectral images into abundances."),
 }
 

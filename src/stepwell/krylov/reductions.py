@@ -17,7 +17,16 @@ from typing import Any
 import numpy as np
 
 from stepwell import _core
-from stepwell.arrays import Array, column_dots, column_norms, copy_to_device_of, matrix_product, namespace_of, to_host
+from stepwell.arrays import (
+    Array,
+    column_dots,
+    column_largest,
+    column_norms,
+    copy_to_device_of,
+    matrix_product,
+    namespace_of,
+    to_host,
+)
 from stepwell.common.threads import default_threads
 from stepwell.distributed import Ranks, read_comm
 from stepwell.distributed.ranks import STOP
@@ -169,6 +178,11 @@ class Sums:
         finite: np.ndarray = self.most(lost.astype(np.float64)) == 0
         return finite
 
+    def of_all(self, *numbers: float) -> np.ndarray:
+        """Return numbers of every rank, a row for each."""
+        row = np.array(numbers, dtype=np.float64)
+        return row[None] if self.ranks is None else np.stack(self._exchange(row))
+
     # ---- set-up, errors, wishes ----
 
     def extents(self, *lengths: int) -> list[Extent]:
@@ -271,9 +285,7 @@ def rows_times(rows: Array, column: Array) -> Array:
 def _largest(block: Array) -> np.ndarray:
     if not block.shape[0] or not block.shape[1]:
         return np.zeros(int(block.shape[1]))
-    xp = namespace_of(block)
-    largest: np.ndarray = np.maximum(to_host(xp.max(block, axis=0)), -to_host(xp.min(block, axis=0)))
-    return largest
+    return to_host(column_largest(block))
 
 
 def _drawn(kind: str, seed: Any, shape: tuple[int, int]) -> np.ndarray:

@@ -13,13 +13,15 @@ from typing import Any
 
 from stepwell import arrays
 from stepwell.arrays import Array
-from stepwell.lsq.batch import MORE, Batch
+from stepwell.lsq.batch import LAM, LAM_COUNTS, MORE, Batch
 from stepwell.lsq.constraints import RULES
 from stepwell.lsq.job import Answers
 from stepwell.lsq.result import NNLSStatus
 
 #: Ways to choose λ that look at the solution with that λ alone.
 _LOCAL = (0, RULES["discrepancy"])
+#: Part of a level above the least fit by which that fit may be missed.
+_LEVEL_ROOM = 1e-4
 
 
 def may_be_left_out(batch: Batch) -> bool:
@@ -46,13 +48,35 @@ def solve_ranges(batch: Batch, find: Callable[[Batch], Answers]) -> Answers:
     missed = int(xp.sum(xp.astype(~allowed, xp.int64)))
     if missed:
         places = xp.nonzero(~allowed)[0]
-        again = find(batch.part(places))
+        again = _with_true_level(batch.part(places), find)
         # (A gather and a choice: not every library has arrays that can be written to.)
         place = xp.where(allowed, 0, xp.cumulative_sum(xp.astype(~allowed, xp.int64)) - 1)
         answers = _merged(xp, allowed, place, answers, again)
     if batch.progress:
         batch.progress(batch.systems, batch.systems)
     return answers
+
+
+def _with_true_level(batch: Batch, find: Callable[[Batch], Answers]) -> Answers:
+    """Return the answers of a batch whose sums bind; chi2 that began from a fit that is none has not converged.
+
+    The least fit, by which λ is chosen, is found once more without λ, where the sum may be left out.
+    """
+    answers, constraints = find(batch), batch.constraints
+    assert constraints is not None
+    if constraints.rule != RULES["chi2"] or answers.lam is None or answers.lam_counts is None:
+        return answers
+    bare = dataclasses.replace(
+        constraints, penalized=False, rule=0, penalty=None, penalty_rows=0, lam_unit=1.0, keep_factor=False
+    )
+    least = solve_ranges(dataclasses.replace(batch, constraints=bare), find)
+    xp = arrays.namespace_of(answers.x)
+    square, taken = least.reals[0] ** 2, answers.lam[LAM.index("unpenalized")]
+    sure = (least.counts[0] == int(NNLSStatus.CONVERGED)) & (answers.lam_counts[LAM_COUNTS.index("at_end")] == 0)
+    off = sure & (taken > square * (1 + _LEVEL_ROOM * (constraints.chi2 - 1)))
+    off = off & (answers.counts[0] == int(NNLSStatus.CONVERGED))
+    status = xp.where(off, xp.full_like(answers.counts[0], int(NNLSStatus.STALLED)), answers.counts[0])
+    return dataclasses.replace(answers, counts=xp.concat([status[None], answers.counts[1:]], axis=0))
 
 
 def _ends(batch: Batch) -> tuple[Array, Array]:

@@ -18,29 +18,51 @@ def field(shape, weights):
     return parts
 
 
-def objective(A, b, x, lam, shape, kind="isotropic", eps=None, weights=None):
-    """½‖Ax − b‖² + λ TV(x) of one vector."""
-    parts = np.stack([D @ x for D in field(shape, weights or (1.0,) * len(shape))])
+def inner_field(shape, weights, mask):
+    """The same, without differences that reach out of a mask."""
+    parts = field(shape, weights)
+    inside = np.asarray(mask).ravel().astype(float)
+    return [sp.diags(((D != 0) @ (1 - inside) == 0).astype(float)) @ D for D in parts]
+
+
+def objective(A, b, x, lam, shape, kind="isotropic", eps=None, weights=None, pixel=1.0, mask=None):
+    """½‖Ax − b‖² + λ TV(x) of one vector; ``pixel`` weighs the length of a pixel's differences."""
+    weights = weights or (1.0,) * len(shape)
+    parts = np.stack([D @ x for D in (field(shape, weights) if mask is None else inner_field(shape, weights, mask))])
     if kind == "anisotropic":
-        total = np.abs(parts).sum()
+        total = (pixel * np.abs(parts)).sum()
     else:
         size = np.sqrt((parts**2).sum(axis=0))
-        total = size.sum() if kind == "isotropic" else np.where(size > eps, size - eps / 2, size**2 / (2 * eps)).sum()
+        size = size if kind == "isotropic" else np.where(size > eps, size - eps / 2, size**2 / (2 * eps))
+        total = (pixel * size).sum()
     return 0.5 * np.sum((A @ x - b) ** 2) + lam * total
 
 
-def clarabel_least(A, b, lam, shape, kind="isotropic", eps=None, weights=None, lower=None, upper=None):
+def clarabel_least(
+    A, b, lam, shape, kind="isotropic", eps=None, weights=None, lower=None, upper=None, pixel=1.0, mask=None
+):
     """The least objective, by an interior-point method at 1e-11; Huber's is an infimal convolution."""
     clarabel = pytest.importorskip("clarabel")
     A = sp.csr_matrix(A)
     m, n = A.shape
-    parts = field(shape, weights or (1.0,) * len(shape))
+    weights = weights or (1.0,) * len(shape)
+    parts = field(shape, weights)
+    if mask is not None:  # pixels outside are zero
+        parts = inner_field(shape, weights, mask)
+        lower = np.where(mask.ravel(), -np.inf if lower is None else lower, 0.0)
+        upper = np.where(mask.ravel(), np.inf if upper is None else upper, 0.0)
     axes = len(parts)
     huber = axes * n if kind == "huber" else 0
     lengths = axes * n if kind == "anisotropic" else n
     # variables: x (n), t (lengths), r (m), w (huber)
-    squares = np.concatenate([np.zeros(n + lengths), np.ones(m), np.full(huber, lam / eps if eps else 0.0)])
-    linear = np.concatenate([np.zeros(n), np.full(lengths, lam), np.zeros(m + huber)])
+    squares = np.concatenate(
+        [
+            np.zeros(n + lengths),
+            np.ones(m),
+            (lam / eps if eps else 0.0) * np.broadcast_to(pixel, (axes, n)).ravel()[:huber],
+        ]
+    )
+    linear = np.concatenate([np.zeros(n), lam * np.broadcast_to(pixel, (lengths // n, n)).ravel(), np.zeros(m + huber)])
 
     def zeros(rows, columns):
         return sp.csr_matrix((rows, columns))

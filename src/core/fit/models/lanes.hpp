@@ -111,6 +111,7 @@ struct DecidedWhere {
     DecidedWhere(bool all) {
         for (int p = 0; p < parts; ++p) part[p] = AlignedRegister<int64_t>{} - int64_t(all);
     }
+    void clear(int lane) { part[lane / register_lanes<double>][lane % register_lanes<double>] = 0; }
 };
 
 template <>

@@ -242,7 +242,9 @@ SW_HD void aim_all(Size n, const FitOptions& options, const R* low, const R* hig
             end(stationary, FitStatus::gradient);
             end((promise <= options.ftol) & (s.last <= FitConstants::quiet), FitStatus::promise);
             end((s.rejections > 0) & (promise <= 8 * options.epsilon), FitStatus::rounding);
-            end(s.rejections >= FitConstants::stall, FitStatus::stalled);
+            const Where stuck = s.rejections >= FitConstants::stall;
+            end(stuck & (promise * promise * s.cost <= s.floor), FitStatus::rounding);
+            end(stuck, FitStatus::stalled);
             end((s.iterations >= options.max_iterations) | (s.evaluations >= options.max_evaluations),
                 FitStatus::limit);
             s.status = status;

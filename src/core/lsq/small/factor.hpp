@@ -111,11 +111,14 @@ struct Factor : Dual<Kind, Lanes> {
         return max_of(0.0, square);
     }
 
-    SW_HD bool has_weak_pivot() const {
-        if constexpr (keeps_inverses) return lanes.kept->outside[in_factor] < weak_pivot;
+    SW_HD bool has_weak_pivot(int refinements = 0) const {
+        const double least =
+            weak_pivot<Kind>(!this->out_of_factor(), this->job.options.damping > 0, refinements);
+        if (least == 0) return false;
+        if constexpr (keeps_inverses) return lanes.kept->outside[in_factor] < least;
         bool weak = false;
         this->each_in_factor(
-            [&](int j, int t) { weak = weak || inverse_pivot[t] * this->product(j, j) > 1 / weak_pivot; });
+            [&](int j, int t) { weak = weak || inverse_pivot[t] * this->product(j, j) > 1 / least; });
         return lanes.any(weak);
     }
 

@@ -150,7 +150,7 @@ private:
             this->dual_from_table();
         const bool nothing_left = top <= slack, steep = slope > slack;
         // Where products have few digits of a pivot, A refines the point whatever the dual says.
-        const bool wanted = !settled || (!from_table && refinements == 0 && this->has_weak_pivot());
+        const bool wanted = !settled || (!from_table && this->has_weak_pivot(refinements));
         const bool refines =
             count > 0 && (wanted || (steep && (nothing_left || slope > 0.1 * top) && refinements < 3));
         double inward = 0;
@@ -226,7 +226,7 @@ private:
         if constexpr (Base::certifies) {
             this->fit_from_table();
             if (!is_large(squared_fit, size) && !has_duals_of_small_fit()) return false;
-            if (this->rounding_hides_a_dual() || (Kind::shares && this->has_weak_pivot())) return false;
+            if (this->rounding_hides_a_dual() || this->has_weak_pivot()) return false;
             if (!numbers.rounds) this->finish_fit();  // (of others when x is rounded)
             return true;
         }
@@ -302,7 +302,7 @@ private:
         const int before = count;
         const uint64_t at_upper = this->at_upper, in_factor = this->in_factor;
         this->enter_some(this->out_of_factor());
-        if (!this->complete_factor(max_of(weak_pivot, smallest_pivot<Kind>(n)))) {
+        if (!this->complete_factor(max_of(near_pivot, smallest_pivot<Kind>(n)))) {
             leave_again(before, in_factor, at_upper);
             return false;
         }

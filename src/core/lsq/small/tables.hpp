@@ -64,8 +64,18 @@ SW_HD double smallest_pivot(int columns) {
     return Kind::shares ? 1e-14 : correct_below * correct_below;
 }
 
-// Below this part of the squared norm products have few digits of a pivot.
-constexpr double weak_pivot = 1e-8;
+// Below this part of the squared norm a column nearly depends on the others.
+constexpr double near_pivot = 1e-8;
+// Below this part products have lost digits of a pivot, and A refines the point: each time it is left with a
+// part of its error that is about the rounding of one over the pivot's square. Where nothing is at a bound x
+// is that of plain least squares, and as good as Q and R have it; else sets with a nearly dependent column of
+// one matrix for all are refined once. (Of own matrices the solver for all sizes corrects these.)
+template <class Kind>
+SW_HD double weak_pivot(bool nothing_at_bounds, bool damped, int refinements) {
+    if (!nothing_at_bounds) return refinements == 0 && Kind::shares ? near_pivot : 0.0;
+    const double first = Kind::penalized || damped ? 1e-6 : 1e-3;
+    return refinements == 0 ? first : refinements == 1 ? 1e-2 * first : refinements == 2 ? 1e-4 * first : 0.0;
+}
 // What a step may be longer than a factor with such a pivot says: products have lost its digits.
 constexpr double doubtful_pivots = 1e3;
 

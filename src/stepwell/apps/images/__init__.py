@@ -3,6 +3,7 @@
 | file | what it holds |
 |---|---|
 | `sources.py` | `open_image`: every format of `stepwell.apps.files`, a slab at a time |
+| `mapping.py`, `regions.py` | images beside it, files of maps, counts and means; means by region |
 | `work.py` | `Work`: maps on the disk that grow slab by slab; `fill`: the loop |
 | `commands.py` | what the commands that map images share |
 """

@@ -62,7 +62,7 @@ def read_sizes(ctx: click.Context, option: click.Parameter, value: str | None) -
 
 
 @contextmanager
-def slab_bar(voice: Output, title: str) -> Iterator[Callable[[int, int], None]]:
+def slab_bar(voice: Output, title: str, what: str = "slabs") -> Iterator[Callable[[int, int], None]]:
     """Show a bar to a person; an interrupt says what is kept and how to go on, with status 130."""
     columns = (
         TextColumn("{task.description}"),
@@ -77,11 +77,11 @@ def slab_bar(voice: Output, title: str) -> Iterator[Callable[[int, int], None]]:
 
             def tell(count: int, total: int) -> None:
                 bar.update(task, completed=count, total=total)
-                voice.detail(f"{title}: {count} of {total} slabs")
+                voice.detail(f"{title}: {count} of {total} {what}")
 
             yield tell
     except KeyboardInterrupt:
-        click.echo("the slabs that are done are kept; give the same command again to go on", err=True)
+        click.echo(f"the {what} that are done are kept; give the same command again to go on", err=True)
         voice.interrupted()
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.api.lsq import nnls
+from stepwell.apps.images.mapping import NOT_FITTED
 from stepwell.apps.t2.maps import MAPS, fraction_errors, read_off
 from stepwell.apps.t2.model import T2Model
 from stepwell.arrays import Array, copy_to_device_of, host_copy, namespace_of
@@ -16,8 +17,6 @@ from stepwell.common.checks import read_switch, require_function, require_instan
 
 #: Steps between the angles that are tried first; then halved until all neighbours of the best one were tried.
 FIRST_STRIDE = 8
-#: Of a voxel that was not fitted.
-NOT_FITTED = -1
 
 
 def fit_voxels(

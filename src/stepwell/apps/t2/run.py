@@ -9,25 +9,18 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from stepwell.apps.files.nifti import require_same_space, write_nifti
 from stepwell.apps.files.tables import write_table
 from stepwell.apps.images import Image, Work, fill, open_image
-from stepwell.apps.images.work import (
-    STEP_BYTES,
-    identity,
-    make_folder,
-    plain,
-    refuse_other_settings,
-    write_npy,
-)
-from stepwell.apps.t2.fit import NOT_FITTED, fit_voxels
+from stepwell.apps.images.mapping import FORMATS, UNFINISHED, Format, open_beside, put_back, statistics, write_maps
+from stepwell.apps.images.regions import region_table
+from stepwell.apps.images.work import STEP_BYTES, identity, make_folder, plain, refuse_other_settings
+from stepwell.apps.t2.fit import fit_voxels
 from stepwell.apps.t2.maps import MAPS
 from stepwell.apps.t2.model import T2Model
-from stepwell.apps.t2.regions import region_table
 from stepwell.apps.t2.sidecar import read_sidecar, settle_spacing
 from stepwell.arrays import Array
 from stepwell.arrays.presenting import labelled
@@ -35,14 +28,12 @@ from stepwell.common.checks import read_choice, read_real
 from stepwell.common.files import Unreadable, write_text
 from stepwell.common.progress import as_told, with_bar
 from stepwell.common.temporary import scratch_folder
+from stepwell.lsq import NNLSStatus
 
-Format = Literal["auto", "nii.gz", "nii", "npy"]
 #: A field of flip angles with larger numbers is in degrees, else relative to 180°.
 DEGREES = 10.0
 #: Other names under which maps are written too.
 ALIASES = {"mwf": "sfr"}
-#: What an unfinished run leaves beside its maps.
-UNFINISHED = ".unfinished"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,7 +156,7 @@ def map_image(
         Of :class:`T2Model`: bins, t2, angles, t1, lam, chi2, noise, smooth, myelin, middle.
     """
     began = time.perf_counter()
-    read_choice("format", format, ("auto", "nii.gz", "nii", "npy"))
+    read_choice("format", format, FORMATS)
     threshold = read_real("threshold", threshold)
     folder = Path(output)
     account = folder / "t2map.json"
@@ -180,7 +171,7 @@ def map_image(
         te, notes = settle_spacing(te, source.shape[-1], read_sidecar(image) if sidecar else None)
         model = T2Model(echoes=source.shape[-1], te=te, **options)
         given = {"mask": mask, "b1": b1, "labels": labels}
-        beside = {name: _beside(name, path, source, scratch) for name, path in given.items()}
+        beside = {name: open_beside(name, path, source, scratch) for name, path in given.items()}
         left_out = {"t2dist": not distribution, "sfr_se": not errors}
         kept = [name for name in MAPS if not left_out.get(name)]
         settings = {
@@ -203,35 +194,18 @@ def map_image(
             return _slab(model, block, threshold, parts["mask"], angles, solving)
 
         fill(source, work, make, progress=as_told(progress), step_bytes=step_bytes, small_steps=like is None)
-        written = _finish(source, work, folder, format)
+        named = {name: work.arrays[held] for name, held in ALIASES.items()}
+        written = write_maps({**work.arrays, **named}, source, folder, format)
         marks = beside["labels"]
         if marks is not None:
-            write_table(folder / "regions.csv", region_table(work.arrays, marks, source.axis))
-        counts, means = _statistics(work, source.axis)
+            write_table(folder / "regions.csv", region_table(work.arrays, marks, source.axis, _converged))
+        counts, means = statistics(work, source.axis, _converged)
         resumed = work.resumed
         seconds = time.perf_counter() - began
         run = T2Run(written, model, math.prod(spatial), *counts, means, resumed, seconds, notes)
         write_text(account, json.dumps(plain(_record(run, settings)), indent=1) + "\n")
         work.discard()
         return run
-
-
-def _beside(name: str, path: Any, source: Image, scratch: str) -> Image | None:
-    """Open a mask or a field beside the image, and bring it to the image's axes."""
-    if path is None:
-        return None
-    spatial = source.shape[:-1]
-    found = open_image(path, channels=False, usual=(name, "mask", "roi", "labels", "data"), scratch=scratch)
-    shape, get = found.shape, found.get
-    if len(shape) == 4 and shape[-1] == 1:
-        found = dataclasses.replace(found, shape=shape[:-1], get=lambda where: get((*where, slice(None)))[..., 0])
-    elif spatial[-1] == 1 and shape == spatial[:-1]:  # of one slice, without its axis
-        found = dataclasses.replace(found, shape=spatial, get=lambda where: get(where[:-1])[..., None])
-    if found.shape != spatial:
-        raise Unreadable(f"{found.path}: has shape {shape}; allowed: {spatial}, as the image without echoes")
-    if source.kind == found.kind == "nifti":
-        require_same_space(source.about, found.about, found.path, name)
-    return found
 
 
 def _largest(field: Image) -> float:
@@ -266,45 +240,11 @@ def _slab(
         angles = angles.ravel()
         angles = np.where(angles > 180, 360 - angles, angles)  # more than 180° refocuses as less does
     found = fit_voxels(model, signals[chosen], None if angles is None else angles[chosen], **solving)
-    maps = {}
-    for name, values in found.items():
-        empty = NOT_FITTED if name == "status" else np.nan
-        maps[name] = np.full((len(signals), *values.shape[1:]), empty, dtype=values.dtype)
-        maps[name][chosen] = values
-    return maps
+    return put_back(found, chosen)
 
 
-def _finish(source: Image, work: Work, folder: Path, format: Format) -> dict[str, Path]:
-    """Write the maps in their format."""
-    kind = format if format != "auto" else "nii.gz" if source.kind == "nifti" else "npy"
-    files = {}
-    named = {name: work.arrays[held] for name, held in ALIASES.items()}
-    for name, array in {**work.arrays, **named}.items():
-        files[name] = folder / f"{name}.{kind}"
-        if kind == "npy":
-            write_npy(files[name], array)
-        else:
-            write_nifti(files[name], array, source.about if source.kind == "nifti" else None)
-    return files
-
-
-def _statistics(work: Work, axis: int) -> tuple[tuple[int, int], dict[str, float]]:
-    """Count voxels and average the maps over the converged ones, slab by slab."""
-    fitted = converged = 0
-    sums = {name: 0.0 for name in work.arrays if name not in ("status", "t2dist")}
-    counts = dict.fromkeys(sums, 0)
-    for slab in range(work.slabs):
-        status = np.take(work.arrays["status"], slab, axis=axis)
-        good = status == 0
-        fitted += int(np.count_nonzero(status != NOT_FITTED))
-        converged += int(np.count_nonzero(good))
-        for name in sums:
-            values = np.take(work.arrays[name], slab, axis=axis)[good].astype(float)
-            values = values[np.isfinite(values)]
-            sums[name] += float(values.sum())
-            counts[name] += values.size
-    means = {name: sums[name] / counts[name] if counts[name] else math.nan for name in sums}
-    return (fitted, converged), means
+def _converged(status: np.ndarray) -> np.ndarray:
+    return np.asarray(status == NNLSStatus.CONVERGED)
 
 
 def _record(run: T2Run, settings: dict[str, Any]) -> dict[str, Any]:

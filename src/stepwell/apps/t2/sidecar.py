@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from stepwell.apps.files.packages import ending_of
-from stepwell.common.files import Unreadable, read_text
+from stepwell.apps.files.sidecar import read_fields, shown
+from stepwell.common.files import Unreadable
 
-#: Bytes that a sidecar may have.
-LARGEST = 2**24
 #: Seconds above which an echo time must be in another unit.
 LONGEST_TE = 0.5
 #: Share of the spacing by which echo times may differ, as they are printed with few digits.
@@ -30,31 +26,13 @@ class Sidecar:
     repetition_time: float | None
 
 
-def find_sidecar(image: str | os.PathLike[str]) -> Path | None:
-    """Return the ``.json`` beside a NIfTI image, None where there is none."""
-    ending = ending_of(image)
-    if ending not in (".nii", ".nii.gz"):
-        return None
-    beside = Path(os.fspath(image)[: -len(ending)] + ".json")
-    return beside if beside.is_file() else None
-
-
 def read_sidecar(image: str | os.PathLike[str]) -> Sidecar | None:
     """Read the sidecar of an image; None where there is none, or where it says nothing of echoes."""
-    path = find_sidecar(image)
-    if path is None:
+    found = read_fields(image, ("EchoTime", "RepetitionTime"))
+    if found is None or not any(found.values.values()):
         return None
-    try:
-        held = json.loads(read_text(path, LARGEST, encoding="utf-8-sig"))
-    except (ValueError, RecursionError) as error:
-        raise Unreadable(f"{path}: is no JSON: {error}; allowed: a BIDS sidecar, or --no-sidecar") from None
-    if not isinstance(held, dict):
-        raise Unreadable(f"{path}: holds no fields; allowed: a BIDS sidecar, or --no-sidecar")
-    times = _numbers(path, "EchoTime", held.get("EchoTime"))
-    repetition = _numbers(path, "RepetitionTime", held.get("RepetitionTime"))
-    if not times and not repetition:
-        return None
-    return Sidecar(path, times, repetition[0] if repetition else None)
+    repetition = found.values["RepetitionTime"]
+    return Sidecar(found.path, found.values["EchoTime"], repetition[0] if repetition else None)
 
 
 def settle_spacing(te: float | None, echoes: int, sidecar: Sidecar | None) -> tuple[float, list[str]]:
@@ -93,7 +71,7 @@ def settle_spacing(te: float | None, echoes: int, sidecar: Sidecar | None) -> tu
         expected = te * np.arange(1, len(times) + 1)
         if len(times) != echoes or np.abs(np.array(times) - expected).max() > ROUNDED * te:
             raise Unreadable(
-                f"{sidecar.path}: EchoTime is {_shown(times)}, {len(times)} echoes; allowed: {echoes} of them, evenly "
+                f"{sidecar.path}: EchoTime is {shown(times)}, {len(times)} echoes; allowed: {echoes} of them, evenly "
                 f"spaced by te = {te:g} s from it on; or --no-sidecar"
             )
     elif times:
@@ -109,18 +87,3 @@ def settle_spacing(te: float | None, echoes: int, sidecar: Sidecar | None) -> tu
             f"take {echoes * te:g} s; allowed: a train that is shorter; or --no-sidecar"
         )
     return te, notes
-
-
-def _numbers(path: Path, name: str, value: Any) -> tuple[float, ...]:
-    """Return a field that is a number or a list of such."""
-    if value is None:
-        return ()
-    listed = value if isinstance(value, list) else [value]
-    good = all(isinstance(one, int | float) and not isinstance(one, bool) and 0 < one < float("inf") for one in listed)
-    if not listed or not good:
-        raise Unreadable(f"{path}: {name} is {str(value)[:60]}; allowed: seconds, above 0; or --no-sidecar")
-    return tuple(float(one) for one in listed)
-
-
-def _shown(times: tuple[float, ...]) -> str:
-    return ", ".join(f"{time:g}" for time in times[:4]) + (", ..." if len(times) > 4 else "")

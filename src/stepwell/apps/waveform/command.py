@@ -97,7 +97,7 @@ def command(file: pathlib.Path | None, synthetic: int | None, voice: Output, **g
         least = None if given["least"] == "noise" else _number("--least", given["least"])
     place = open_place(given["array"], "float64", given["device"])
     count, parts = _read(file, synthetic, given)
-    chosen = _shots_to_plot(given["which"], count)
+    chosen = shots_to_plot(given["which"], count)
     start = time.perf_counter()
     put = None if place.library == "numpy" else place.put
     how = {"lam": given["lam"], "threads": given["threads"], "put": put}
@@ -231,7 +231,8 @@ def _finish(gathered: Gathered, seconds: float, voice: Output, given: dict[str, 
         voice.record({name: given[name] for name in names}, summary | flat, seconds={"total": seconds})
 
 
-def _shots_to_plot(text: str | None, count: int) -> list[int]:
+def shots_to_plot(text: str | None, count: int) -> list[int]:
+    """Read which shots are to be drawn; by default the first four."""
     if text is None:
         return list(range(min(4, count)))
     parts = [part.strip() for part in text.split(",") if part.strip()]

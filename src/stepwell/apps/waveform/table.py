@@ -42,15 +42,26 @@ def return_table(done: Deconvolution, least: np.ndarray, offset: int = 0) -> dic
     start = done.shots.start if done.shots.start is not None else np.zeros(len(found), dtype=np.int64)
     sample = times + start[row]
     about = done.shots.about or {}
-    columns: dict[str, np.ndarray] = {name: about[name][row] for name in ("beam", "shot_number") if name in about}
-    if "delta_time" in about:
-        columns["time"] = np.array([_utc(seconds) for seconds in about["delta_time"]], dtype=object)[row]
-    columns |= {"shot": row + offset, "sample": sample, "amplitude": sizes}
+    columns = shot_columns(about, row) | {"shot": row + offset, "sample": sample, "amplitude": sizes}
     width = np.array([_width(done.amplitudes[shot], time) for shot, time in zip(row, times)])
     if "elevation_bin0" not in about:
         return columns | {"width": width}
-    last = np.maximum(about["record_length"] - 1, 1)
-    share = sample / last[row]
+    columns |= positions(about, row, sample) | {"width": width * metres_per_sample(about)[row]}
+    return columns | height_columns(row, len(found), columns["elevation"], sizes)
+
+
+def shot_columns(about: dict[str, np.ndarray], row: np.ndarray) -> dict[str, np.ndarray]:
+    """Return beam, number and time of the shots of some returns, as far as the file has them."""
+    columns: dict[str, np.ndarray] = {name: about[name][row] for name in ("beam", "shot_number") if name in about}
+    if "delta_time" in about:
+        columns["time"] = np.array([_utc(seconds) for seconds in about["delta_time"]], dtype=object)[row]
+    return columns
+
+
+def positions(about: dict[str, np.ndarray], row: np.ndarray, sample: np.ndarray) -> dict[str, np.ndarray]:
+    """Return latitude, longitude and elevation of samples of records, between those of the first and the last."""
+    share = sample / np.maximum(about["record_length"] - 1, 1)[row]
+    columns = {}
     for name in ("latitude", "longitude", "elevation"):
         first, end = about[f"{name}_bin0"], about[f"{name}_lastbin"]
         step = end - first
@@ -58,14 +69,23 @@ def return_table(done: Deconvolution, least: np.ndarray, offset: int = 0) -> dic
             step = (step + 180) % 360 - 180
         columns[name] = first[row] + share * step[row]
     columns["longitude"] = (columns["longitude"] + 180) % 360 - 180
-    metres = np.abs(about["elevation_bin0"] - about["elevation_lastbin"]) / last
-    columns["width"] = width * metres[row]
-    heights = np.full((len(found), len(HEIGHTS)), np.nan)
-    bounds = np.concatenate([[0], np.cumsum(counts)])
+    return columns
+
+
+def metres_per_sample(about: dict[str, np.ndarray]) -> np.ndarray:
+    """Return the height of one sample of each shot."""
+    height = np.abs(about["elevation_bin0"] - about["elevation_lastbin"])
+    return np.asarray(height / np.maximum(about["record_length"] - 1, 1))
+
+
+def height_columns(row: np.ndarray, shots: int, elevation: np.ndarray, energy: np.ndarray) -> dict[str, np.ndarray]:
+    """Return ``rh25`` to ``rh98`` of the shot of each return; rows are in the order of shots."""
+    heights = np.full((shots, len(HEIGHTS)), np.nan)
+    bounds = np.searchsorted(row, np.arange(shots + 1))
     for shot, (begin, end) in enumerate(itertools.pairwise(bounds.tolist())):
         if end > begin:
-            heights[shot] = relative_heights(columns["elevation"][begin:end], sizes[begin:end])
-    return columns | {f"rh{share}": heights[row, place] for place, share in enumerate(HEIGHTS)}
+            heights[shot] = relative_heights(elevation[begin:end], energy[begin:end])
+    return {f"rh{share}": heights[row, place] for place, share in enumerate(HEIGHTS)}
 
 
 def relative_heights(elevation: np.ndarray, energy: np.ndarray, shares: Sequence[float] = HEIGHTS) -> np.ndarray:

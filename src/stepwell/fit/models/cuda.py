@@ -29,7 +29,7 @@ TEMPLATES = {
 #: Threads of a block, and blocks of a multiprocessor that registers are there for.
 THREADS, BLOCKS = 128, 2
 #: Threads of a warp that wait for so many others before they take further problems.
-REFILL = 8
+REFILL = 24
 #: Data of a warp's problems lie in shared memory up to this size: two blocks then share what a multiprocessor has.
 STAGED_BYTES = 26 * 1024
 #: Grids of at most so many points have code for each of them: their exponentials stay in registers.

@@ -11,12 +11,13 @@ import numpy as np
 from stepwell.arrays import namespace_of, to_host
 from stepwell.common.checks import read_real, read_switch, read_whole, require, require_function, warn_caller
 from stepwell.common.typing import ArrayLike, BoundsLike, NumberOrArray, OperatorLike
+from stepwell.krylov.reductions import Sums
 from stepwell.krylov.tv.inputs import RULES, Given, is_image, read_numbers, read_problem, read_shape
-from stepwell.krylov.tv.lam import from_noise, search
-from stepwell.krylov.tv.metric import PAIRS, ROUNDING, Base, fit_base
-from stepwell.krylov.tv.results import TVGap, TVProgress, TVResult, TVStatus
-from stepwell.krylov.tv.solving import OF_TOL, Solver, Watch
-from stepwell.krylov.tv.task import column_sums
+from stepwell.krylov.tv.lam import from_noise, joint_mean, search
+from stepwell.krylov.tv.metric import Base, fit_base
+from stepwell.krylov.tv.reporting import Teller, products_of, proved, result_of
+from stepwell.krylov.tv.results import TVGap, TVProgress, TVResult
+from stepwell.krylov.tv.solving import Solver, Watch
 from stepwell.operators.error_state import own_arithmetic
 from stepwell.operators.matrices import power_near
 
@@ -40,12 +41,15 @@ def tv(
     joint: bool = False,
     spacing: Any = None,
     across: float | None = None,
+    weights: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
     x0: ArrayLike | None = None,
     dual: ArrayLike | None = None,
     tol: float = 1e-3,
     maxiter: int = 200,
     axis: Literal[0, 1] = 1,
     callback: Callable[[TVProgress], object] | None = None,
+    comm: Any = None,
 ) -> TVResult:
     """Minimise ½‖AX − B‖² + λ TV(X) for all columns of B, within bounds where they are given; λ is not squared.
 
@@ -79,6 +83,11 @@ def tv(
     across : float, optional
         The columns are neighbouring slices of one volume: their differences join TV with this weight, and all columns
         are one problem with one λ.
+    weights : array, the shape, optional
+        A weight for the length of each pixel's differences; with ``kind="anisotropic"`` also (axes, ...) and the shape,
+        one for each difference. At least 0.
+    mask : array of bool, the shape, optional
+        Pixels that belong to the image; the others are zero, and differences with them do not count.
     x0 : array, (n,) or (n, k), optional
         Starting images; (k, n) with ``axis=0``.
     dual : array, (axes, k) and the shape, optional
@@ -93,6 +102,10 @@ def tv(
     callback : callable, optional
         Called with a :class:`~stepwell.TVProgress` before the first step and after every one; a true answer, or
         StopIteration, stops the run.
+    comm : optional
+        A communicator, as `stepwell.distributed.read_comm` takes it: every rank calls with columns of its own, perhaps
+        none, and the whole of A. ``joint`` finds one λ for the columns of all ranks; a wish to stop, and an error, of
+        one rank is that of all.
 
     Returns
     -------
@@ -121,28 +134,40 @@ def tv(
     (True, True, (32, 32))
     """
     start = time.perf_counter()
-    tol = read_real("tol", tol, above=0)
-    maxiter = read_whole("maxiter", maxiter, 0, as_float=True)
-    joint = read_switch("joint", joint)
-    require_function("callback", callback)
-    if isinstance(lam, str):
-        require(lam in RULES, "lam", lam, f"numbers, and the rules {', '.join(map(repr, RULES))}")
-        if noise is None:
-            raise ValueError(
-                f"noise is None; allowed: the standard deviation of the noise of a datum, with lam={lam!r}"
-            )
-    given = read_problem(
-        A, B, x0, dual, shape=shape, kind=kind, eps=eps, bounds=bounds, spacing=spacing, across=across, axis=axis
-    )
-    lams = None if isinstance(lam, str) else _per_problem(read_numbers("lam", lam, given.task.grid.count), given, "lam")
-    level = None if noise is None else read_numbers("noise", noise, given.task.grid.count)
-    if level is not None:
-        level = _rms(level, given)
+    team = Sums(comm)
+    read: Any = None
+    with team.holding():
+        tol = read_real("tol", tol, above=0)
+        maxiter = read_whole("maxiter", maxiter, 0, as_float=True)
+        joint = read_switch("joint", joint)
+        require_function("callback", callback)
+        if isinstance(lam, str):
+            require(lam in RULES, "lam", lam, f"numbers, and the rules {', '.join(map(repr, RULES))}")
+            if noise is None:
+                raise ValueError(
+                    f"noise is None; allowed: the standard deviation of the noise of a datum, with lam={lam!r}"
+                )
+        given = read_problem(
+            A, B, x0, dual, shape=shape, kind=kind, eps=eps, bounds=bounds, spacing=spacing, across=across, axis=axis,
+            weights=weights, mask=mask,
+        )  # fmt: skip
+        require(across is None or not team.spread, "across", across, "None with comm: ranks share no column")
+        count = given.task.grid.count
+        lams = None if isinstance(lam, str) else _per_problem(read_numbers("lam", lam, count), given, "lam")
+        level = None if noise is None else _rms(read_numbers("noise", noise, count), given)
+        read = given, lams, level
+    team.check()
+    given, lams, level = read
+    by_name = {"tol": tol, "maxiter": maxiter, "joint": joint, "shape": given.task.grid.shape, "kind": kind}
+    team.agree_all(by_name | {"eps": eps, "lam": lam if isinstance(lam, str) else "a number"})
+    columns, watched = team.of_all(given.task.grid.count, callback is not None).sum(axis=0)
     with own_arithmetic():
+        given.task.A = team.held_operator(given.task.A)
         given, base = _in_range(given)
         lams = None if lams is None else lams / given.unit
-        solver = Solver(given.task, given.x0, given.dual, base)
-        watch = None if callback is None else _Watch(callback, given, solver)
+        solver = Solver(given.task, given.x0, given.dual, base, team)
+        team.check()
+        watch = Teller(callback, given, int(columns), team) if watched else None
         ends: np.ndarray | None = None
         try:
             ends = _solve(solver, given, lam, lams, level, joint, tol, maxiter, watch)
@@ -151,9 +176,10 @@ def tv(
 
             solver.stop()
             carrier = Interrupted(*interrupt.args)
-            carrier.result = _result(solver, given, tol, None, start)
+            carrier.result = result_of(solver, given, tol, None, start)
             raise carrier from interrupt
-        result = _result(solver, given, tol, ends, start)
+        result = result_of(solver, given, tol, ends, start)
+        team.check()
     if ends is not None and ends.any():
         low, high = int((ends < 0).sum()), int((ends > 0).sum())
         warn_caller(
@@ -175,6 +201,8 @@ def tv_gap(
     bounds: BoundsLike | None = None,
     spacing: Any = None,
     across: float | None = None,
+    weights: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
     dual: ArrayLike | None = None,
     tol: float = 1e-3,
     maxiter: int = 50,
@@ -184,7 +212,7 @@ def tv_gap(
 
     Parameters
     ----------
-    A, b, lam, shape, kind, eps, bounds, spacing, across, axis
+    A, b, lam, shape, kind, eps, bounds, spacing, across, weights, mask, axis
         The problem, as in :func:`stepwell.tv`.
     x : array, (n,) or (n, k)
         The images to be judged.
@@ -219,7 +247,7 @@ def tv_gap(
         x = namespace_of(x).reshape(x, (-1,))
     given = read_problem(
         A, b, x, dual, shape=shape, kind=kind, eps=eps, bounds=bounds, spacing=spacing, across=across, axis=axis,
-        name="b", start="x",
+        weights=weights, mask=mask, name="b", start="x",
     )  # fmt: skip
     lams = _per_problem(read_numbers("lam", lam, given.task.grid.count), given, "lam")
     with own_arithmetic():
@@ -234,7 +262,7 @@ def tv_gap(
         ))  # fmt: skip
         f = np.where(inside > 0, f, np.inf)
         solver.run(np.arange(task.grid.batch), np.full(task.grid.batch, tol), maxiter)
-    lower, error = _proved(solver, tol)
+    lower, error = proved(solver, tol)
     scale = given.problem_scale**2
     known = np.isfinite(f) & (f > 0)
     gap = np.where(known, 1 - lower / np.where(known, f, 1.0), np.where(f == 0, 0.0, np.inf))
@@ -245,7 +273,7 @@ def tv_gap(
         np.array(grid.of_columns(lower * scale)),
         given.user_field(solver.rho * solver.state.splitting.u),
         error,
-        _products(solver) + 0.5,
+        products_of(solver) + 0.5,
     )
 
 
@@ -271,12 +299,12 @@ def _solve(
     every = np.arange(given.task.grid.batch)
     if lams is None and rule == "discrepancy":
         assert level is not None
-        return search(solver, level, joint, tol, maxiter, watch)
+        return search(solver, level, given.problem_scale, joint, tol, maxiter, watch)
     if lams is None:
         assert level is not None
         lams = from_noise(solver, level)
         if joint:
-            lams = np.full_like(lams, np.sqrt(np.mean((lams * given.problem_scale) ** 2))) / given.problem_scale
+            lams = joint_mean(lams * given.problem_scale, solver) / given.problem_scale
     given.task.lam = lams
     solver.run(every, np.full(every.size, tol), maxiter, watch)
     return None
@@ -294,88 +322,3 @@ def _rms(level: np.ndarray, given: Given) -> np.ndarray:
     level = level / given.scale
     found: np.ndarray = np.sqrt(np.mean(level**2, keepdims=True)) if given.task.grid.across else level
     return found
-
-
-def _proved(solver: Solver, tol: float) -> tuple[np.ndarray, float]:
-    """Return lower bounds, zero where the adjoint is none, and how far it is from one."""
-    worst = float(max(solver.base.adjoint_error, solver.books.mismatch.max(initial=0.0)))
-    allowed = max(OF_TOL * tol, ROUNDING * solver.epsilon)
-    matched = (solver.base.adjoint_error <= allowed) & (solver.books.mismatch <= allowed)
-    return np.where(matched, solver.books.lower, 0.0), worst
-
-
-def _products(solver: Solver) -> np.ndarray:
-    grid = solver.task.grid
-    return np.array(grid.of_columns(solver.books.products)) + solver.shared / max(1, grid.count)
-
-
-def _result(solver: Solver, given: Given, tol: float, ends: np.ndarray | None, start: float) -> TVResult:
-    task, grid, books = solver.task, solver.task.grid, solver.books
-    solver.finish()
-    lower, error = _proved(solver, tol)
-    books.lower = np.minimum(lower, books.f)
-    unmatched = (lower == 0) & (error > max(OF_TOL * tol, ROUNDING * solver.epsilon))
-    ended = (TVStatus.CONVERGED, TVStatus.STAGNATED, TVStatus.ITERATION_LIMIT)
-    status = [
-        TVStatus.UNMATCHED if bad and one in ended else one or TVStatus.STOPPED
-        for one, bad in zip(solver.status, unmatched)
-    ]
-    scale = given.problem_scale
-    f = books.f
-    gap = books.gaps(np.arange(grid.batch))
-    residual = solver.state.data - task.B
-    norm = np.sqrt(grid.of_problems(column_sums(residual, residual)))
-    slack = np.sqrt(2 * np.maximum(f - books.lower, 0.0))
-    bracket = np.stack([np.maximum(norm - slack, 0.0), norm + slack], axis=1) * scale[:, None]
-
-    def columns(values: np.ndarray) -> np.ndarray:
-        return np.array(grid.of_columns(values))
-
-    lams = columns(task.lam) * given.scale * given.unit
-    return TVResult(
-        x=given.user_columns(solver.state.x),
-        status=given.of_columns(status * grid.count if grid.across else status),
-        gap=columns(gap),
-        objective=columns(f * scale**2),
-        lower=columns(books.lower * scale**2),
-        residual_range=np.repeat(bracket, grid.count, axis=0) if grid.across else bracket,
-        lam=given.of_columns(lams),
-        lam_at_end=None if ends is None else given.of_columns(columns(ends)),
-        iterations=columns(books.iterations),
-        products=_products(solver),
-        sweeps=columns(books.swept),
-        history=[np.array(one) for one in solver.history] * (grid.count if grid.across else 1),
-        dual=given.user_field(solver.rho * solver.state.splitting.u),
-        adjoint_error=error,
-        calls=int(np.ceil(solver.calls)),
-        seconds=time.perf_counter() - start,
-        memory=_memory(given),
-    )
-
-
-def _memory(given: Given) -> int:
-    """Bytes of the blocks that a run holds at once: images, fields, recent steps, data."""
-    task, grid = given.task, given.task.grid
-    number = 4 if "float32" in str(task.B.dtype) else 8
-    fields = 5 * len(grid.dims)
-    pairs = 0 if task.identity else 6 * PAIRS
-    images = 18 + (11 if task.bounded else 0)
-    data = 5 * int(task.B.shape[0]) * grid.count
-    return task.A.memory + number * (grid.pixels * grid.count * (fields + pairs + images) + data)
-
-
-class _Watch:
-    """Tells the caller of every step; a true answer, or StopIteration, stops the run."""
-
-    def __init__(self, callback: Callable[[TVProgress], object], given: Given, solver: Solver) -> None:
-        self.callback, self.given, self.memory, self.stopped = callback, given, _memory(given), False
-
-    def __call__(self, iteration: int, active: int, gap: float, products: float) -> bool:
-        grid = self.given.task.grid
-        columns = grid.count if grid.across else 1
-        told = TVProgress(iteration, active * columns, grid.count, 1.0 if not iteration else gap, products, self.memory)
-        try:
-            self.stopped |= bool(self.callback(told))
-        except StopIteration:
-            self.stopped = True
-        return self.stopped

@@ -63,13 +63,13 @@ class Certifier:
         with double_precision(b):
             b, y, back, p, x = (as_float(part, "float64") for part in (b, y, back, p, x))
             sides = take_images(self.lower, rows), take_images(self.upper, rows)
-            best = self._bounds(lam, b, y, back, p, _open(sides, back))
+            best = self._bounds(lam, b, y, back, p, _open(sides, back), x)
             if all(side is not None for side in sides):
-                best = np.maximum(best, self._bounds(lam, b, y, back, p, _active(sides, x)))
+                best = np.maximum(best, self._bounds(lam, b, y, back, p, _active(sides, x), x))
         found: np.ndarray = np.where(np.isfinite(best), np.maximum(best, 0.0), 0.0)  # f is never negative
         return found
 
-    def _bounds(self, lam: np.ndarray, b: Array, y: Array, back: Array, p: Array, room: _Room) -> np.ndarray:
+    def _bounds(self, lam: np.ndarray, b: Array, y: Array, back: Array, p: Array, room: Room, x: Array) -> np.ndarray:
         xp, weights = namespace_of(y), self.grid.weights
         q = back + divergence(p, weights)
         above, below, shift = self._targets(q, room)
@@ -100,32 +100,35 @@ class Certifier:
     def _of_problems(self, sums: np.ndarray) -> np.ndarray:
         return sums.sum(keepdims=True) if self.grid.across else sums
 
-    def _targets(self, q: Array, room: _Room) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _targets(self, q: Array, room: Room) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return factors of the positive and negative parts that bounds allow, and what of Σq neither can take up."""
-        total = image_sums(q)
-        up, down = image_sums(room.positive(q)), image_sums(room.negative(q))
-        above, below = np.ones_like(total), np.ones_like(total)
-        shift = np.zeros_like(total)
-        for i in range(total.size):
-            Q, P, N = total[i], up[i], down[i]
-            if P + N >= Q:
-                if P > 0 and Q >= N:
-                    above[i] = (Q - N) / P
-                elif N < 0 and Q < 0:
-                    above[i], below[i] = 0.0, Q / N
-                else:
-                    above[i], below[i], shift[i] = 0.0, 0.0, Q
-            elif N < 0 and Q <= P:
-                below[i] = (Q - P) / N
-            elif P > 0 and Q > 0:
-                above[i], below[i] = Q / P, 0.0
+        return targets(image_sums(q), image_sums(room.positive(q)), image_sums(room.negative(q)))
+
+
+def targets(total: np.ndarray, up: np.ndarray, down: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return what `Certifier` wants of sums of q, and of its parts that bounds allow: two factors, and what is left."""
+    above, below = np.ones_like(total), np.ones_like(total)
+    shift = np.zeros_like(total)
+    for i in range(total.size):
+        Q, P, N = total[i], up[i], down[i]
+        if P + N >= Q:
+            if P > 0 and Q >= N:
+                above[i] = (Q - N) / P
+            elif N < 0 and Q < 0:
+                above[i], below[i] = 0.0, Q / N
             else:
                 above[i], below[i], shift[i] = 0.0, 0.0, Q
-        return above, below, shift
+        elif N < 0 and Q <= P:
+            below[i] = (Q - P) / N
+        elif P > 0 and Q > 0:
+            above[i], below[i] = Q / P, 0.0
+        else:
+            above[i], below[i], shift[i] = 0.0, 0.0, Q
+    return above, below, shift
 
 
 @dataclass
-class _Room:
+class Room:
     """Where q may be positive (a lower bound counts) and negative (an upper bound counts), with those bounds."""
 
     lower: Array | None
@@ -134,11 +137,13 @@ class _Room:
     at_upper: Array | None
 
     def positive(self, q: Array) -> Array:
+        """Return the positive part of q where a lower bound allows it."""
         xp = namespace_of(q)
         zero = xp.zeros_like(q)
         return zero if self.at_lower is None else xp.where((q > 0) & self.at_lower, q, zero)
 
     def negative(self, q: Array) -> Array:
+        """Return the negative part of q where an upper bound allows it."""
         xp = namespace_of(q)
         zero = xp.zeros_like(q)
         return zero if self.at_upper is None else xp.where((q < 0) & self.at_upper, q, zero)
@@ -157,13 +162,13 @@ def _wide(side: Array | None) -> Array | None:
     return None if side is None else as_float(side, "float64")
 
 
-def _open(sides: tuple[Array | None, Array | None], like: Array) -> _Room:
+def _open(sides: tuple[Array | None, Array | None], like: Array) -> Room:
     """Use every finite bound."""
     finite = [None if side is None else namespace_of(like).isfinite(side) for side in sides]
-    return _Room(*sides, *finite)
+    return Room(*sides, *finite)
 
 
-def _active(sides: tuple[Array | None, Array | None], x: Array) -> _Room:
+def _active(sides: tuple[Array | None, Array | None], x: Array) -> Room:
     """Use the bounds that x lies at, as complementary slackness has it."""
     lower, upper = sides
-    return _Room(lower, upper, x <= lower, x >= upper)
+    return Room(lower, upper, x <= lower, x >= upper)

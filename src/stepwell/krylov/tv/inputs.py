@@ -30,6 +30,7 @@ from stepwell.common.checks import (
     require_shape,
 )
 from stepwell.krylov.inputs import read_operands
+from stepwell.krylov.tv.masks import read_widths, zero_outside
 from stepwell.krylov.tv.task import Grid, Task
 from stepwell.operators import Operator
 from stepwell.operators.matrices import power_near, scaled
@@ -61,7 +62,7 @@ class Given:
         task = self.task
         lower, upper = (None if side is None else side * unit for side in (task.lower, task.upper))
         A, eps = scaled(task.A, 1 / unit), task.eps * unit
-        other = Task(A, task.B, task.grid, task.lam, lower, upper, task.anisotropic, eps)
+        other = replace(task, A=A, lower=lower, upper=upper, eps=eps)
         x0 = None if self.x0 is None else self.x0 * unit
         dual = None if self.dual is None else self.dual / unit
         return replace(self, task=other, x0=x0, dual=dual, unit=self.unit * unit)
@@ -107,7 +108,7 @@ class Given:
 
 def read_problem(
     A: Any, B: Any, x0: Any, dual: Any, *, shape: Any, kind: Any, eps: Any, bounds: Any, spacing: Any, across: Any,
-    axis: Any, name: str = "B", start: str = "x0",
+    axis: Any, weights: Any = None, mask: Any = None, name: str = "B", start: str = "x0",
 ) -> Given:  # fmt: skip
     """Read all that makes the problem, but λ."""
     sides = read_shape(shape)
@@ -117,12 +118,12 @@ def read_problem(
     if kind == "huber" and eps is None:
         raise ValueError("eps is None; allowed: a finite number above 0 with kind='huber'")
     require(kind == "huber" or eps is None, "eps", eps, "None unless kind is 'huber'")
-    weights = (1.0,) * len(sides)
+    steps_of = (1.0,) * len(sides)
     if spacing is not None:
         steps = read_reals("spacing", spacing, len(sides), meaning="the sides of a voxel", above=0)
         sound = all(1 / MOST_WEIGHT <= step <= MOST_WEIGHT for step in steps)
         require(sound, "spacing", spacing, f"numbers from {1 / MOST_WEIGHT:g} to {MOST_WEIGHT:g}")
-        weights = tuple(1 / step for step in steps)
+        steps_of = tuple(1 / step for step in steps)
     coupling = None if across is None else read_real("across", across, above=0)
     if coupling is not None:
         sound = 1 / MOST_WEIGHT <= coupling <= MOST_WEIGHT
@@ -144,14 +145,17 @@ def read_problem(
         operator.shape[1] == pixels, "shape", shape, f"sides whose product is {operator.shape[1]}, as A has columns"
     )
     grid = Grid(
-        sides, int(block.shape[1]), (coupling, *weights) if coupling is not None else weights, across is not None
+        sides, int(block.shape[1]), (coupling, *steps_of) if coupling is not None else steps_of, across is not None
     )
     scale = _powers(block, common=across is not None or kind == "huber")
     block = block / copy_to_device_of(scale[None, :], block)
     lower, upper = _read_bounds(bounds, grid, block, in_rows, len(given.shape) == 1, scale)
+    widths = read_widths(weights, mask, grid, kind == "anisotropic")
+    if mask is not None:
+        lower, upper = zero_outside(widths, lower, upper, block)
     task = Task(
         operator, block, grid, np.zeros(grid.batch), lower, upper, kind == "anisotropic",
-        0.0 if eps is None else eps / (float(scale[0]) if scale.size else 1.0), identity,
+        0.0 if eps is None else eps / (float(scale[0]) if scale.size else 1.0), identity, widths,
     )  # fmt: skip
     images = None
     if first is not None:

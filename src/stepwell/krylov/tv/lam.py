@@ -29,19 +29,21 @@ def from_noise(solver: Solver, noise: np.ndarray) -> np.ndarray:
 
 
 def search(
-    solver: Solver, noise: np.ndarray, joint: bool, tol: float, maxiter: int, watch: Watch | None = None
-) -> np.ndarray:
+    solver: Solver, noise: np.ndarray, scale: np.ndarray, joint: bool, tol: float, maxiter: int,
+    watch: Watch | None = None,
+) -> np.ndarray:  # fmt: skip
     """Search λ by the discrepancy principle and leave the solver at the solutions.
 
-    Returns, per problem, -1 or 1 where λ is at the lower or upper end of the range searched, else 0.
+    Data of problems were divided by ``scale``, in whose units a joint λ is one. Returns, per problem, -1 or 1
+    where λ is at the lower or upper end of the range searched, else 0.
     """
     count = noise.size
     data = solver.task.grid.of_problems(np.full(solver.task.grid.count, float(solver.task.B.shape[0])))
     target = noise**2 * data
-    group = np.zeros(count, dtype=int) if joint else np.arange(count)
     first = from_noise(solver, noise)
     if joint:
-        first = np.full(count, np.sqrt(np.mean(first**2)))
+        scale = scale / np.max(solver.team.of_all(np.max(scale, initial=0.0)))  # their squares are numbers
+        first = joint_mean(first * scale, solver) / scale
     usable = np.isfinite(first) & (first > 0)
     centre = np.log(np.where(usable, first, 1.0))
     at, ends = centre.copy(), np.zeros(count, dtype=np.int64)
@@ -55,15 +57,16 @@ def search(
         residual = solver.state.data - solver.task.B
         squares = solver.task.grid.of_problems(column_sums(residual, residual))
         with np.errstate(divide="ignore", invalid="ignore"):
-            off = 0.5 * np.log(_sums(squares, group) / _sums(target, group))[group]
+            off = 0.5 * np.log(_shares(squares, target, scale if joint else None, solver))
         tight = np.zeros(count, dtype=bool)
         tight[rows] = fine
-        lost = np.array([status in (TVStatus.NONFINITE, TVStatus.STOPPED) for status in solver.status])
+        lost = np.array([one in (TVStatus.NONFINITE, TVStatus.STOPPED) for one in solver.status], dtype=bool)
         open_ &= ~lost & usable & np.isfinite(off)
         open_ &= ~((np.abs(off) < CLOSE) & tight) & ~((ends != 0) & tight)
-        if joint and open_.any():
+        going = bool(solver.team.of_all(float(open_.any())).any())
+        if joint and going:
             open_ = ~lost & usable
-        if not open_.any():
+        if not going:
             break
         slope = np.full(count, FIRST_SLOPE)
         if before is not None:
@@ -80,5 +83,18 @@ def search(
     return ends
 
 
-def _sums(values: np.ndarray, group: np.ndarray) -> np.ndarray:
-    return np.bincount(group, values, minlength=int(group.max()) + 1 if group.size else 0)
+def joint_mean(values: np.ndarray, solver: Solver) -> float:
+    """Return the root of the mean square over all columns, of all ranks."""
+    square, count = solver.team.of_all(np.sum(values**2), values.size).sum(axis=0)
+    return float(np.sqrt(square / max(1.0, count)))
+
+
+def _shares(squares: np.ndarray, target: np.ndarray, joint: np.ndarray | None, solver: Solver) -> np.ndarray:
+    """Return ‖Ax − b‖² over what it is to be, of every problem; or of all together, by the units of their data."""
+    if joint is None:
+        found: np.ndarray = squares / target
+        return found
+    sound = np.isfinite(squares)
+    mine = (np.sum(np.where(sound, part, 0.0) * joint**2) for part in (squares, target))
+    total, wanted = solver.team.of_all(*mine).sum(axis=0)
+    return np.full(squares.size, total / wanted)

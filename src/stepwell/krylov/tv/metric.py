@@ -1,8 +1,8 @@
 """The quadratic that stands for ½‖Ax‖² in a step: AᵀA fitted in the cosine basis, and exact along recent steps.
 
 The base is cs·S, S diagonal in the cosine basis: one product AᵀAv with v = Cᵀ(random signs) gives the diagonal of
-C AᵀA Cᵀ with noise, which is averaged over bins of the frequency. AᵀA along the latest steps is known without a
-product, from differences of gradients: with D the steps and Y = AᵀA D,
+C AᵀA Cᵀ with noise, which diagonals.py averages; where it has much structure, a second product follows. AᵀA along the
+latest steps is known without a product, from differences of gradients: with D the steps and Y = AᵀA D,
 
     H = cs·S − (cs·S D)(Dᵀ cs·S D)⁻¹(cs·S D)ᵀ + Y (DᵀY)⁻¹ Yᵀ,
 
@@ -16,15 +16,12 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from stepwell.arrays import Array, copy_to_device_of, matrix_product, namespace_of, to_host
+from stepwell.arrays import Array, copy_to_device_of, matrix_product, namespace_of, on_device_of, to_host
+from stepwell.krylov.tv.diagonals import by_frequency, structure
 from stepwell.krylov.tv.task import Grid, Task, column_sums
-from stepwell.krylov.tv.transforms import Cosines, laplacian_eigenvalues
+from stepwell.krylov.tv.transforms import Cosines
 from stepwell.operators.matrices import power_near
 
-#: Bins of the frequency at most; fewer for small images, so that each has several coefficients.
-BINS = 48
-#: S is at least this part of its largest value.
-FLOOR = 1e-3
 #: Steps along which H is exact.
 PAIRS = 5
 #: Directions whose part in the metric is smaller than this beside the largest are left out.
@@ -52,7 +49,7 @@ def fit_base(task: Task) -> Base:
     """Fit S from one product with a random vector, and apply A to a constant: two products."""
     A, grid = task.A, task.grid
     if task.identity:
-        one = copy_to_device_of(np.ones((grid.pixels, 1)), task.B)
+        one = _ones(task)
         values = copy_to_device_of(np.ones((1,) * (1 + len(grid.dims))), task.B)
         return Base(
             values, geometric_mean=1.0, column_square=1.0, ones_data=one, ones_image=one,
@@ -62,7 +59,7 @@ def fit_base(task: Task) -> Base:
     cosines = Cosines(grid.shape, task.B)
     signs = np.random.default_rng(1).choice([-1.0, 1.0], size=(1, *grid.shape))
     probe = plane.columns(cosines.inverse(copy_to_device_of(signs, task.B)))
-    ones = copy_to_device_of(np.ones((grid.pixels, 1)), task.B)
+    ones = _ones(task)
     both = namespace_of(task.B).concat([probe, ones], axis=1)
     data = A.forward(both)
     back = A.adjoint(data)
@@ -74,7 +71,16 @@ def fit_base(task: Task) -> Base:
     with np.errstate(invalid="ignore"):
         adjoint_error = float(np.max(np.where(scale > 0, errors / np.where(scale > 0, scale, 1), 0.0)))
     diagonal = signs[0] * to_host(cosines.forward(plane.images(back[:, :1])))[0]
-    values = _by_frequency(diagonal, grid.shape, plane.weights)
+    radial = by_frequency(diagonal, grid.shape, plane.weights)
+    share = structure(diagonal, radial)
+    products = 2.0
+    if share.again:  # few angles: a second probe halves the noise
+        more = np.random.default_rng(2).choice([-1.0, 1.0], size=(1, *grid.shape))
+        image = A.adjoint(A.forward(plane.columns(cosines.inverse(copy_to_device_of(more, task.B)))))
+        diagonal = (diagonal + more[0] * to_host(cosines.forward(plane.images(image)))[0]) / 2
+        radial = by_frequency(diagonal, grid.shape, plane.weights)
+        products = 3.0
+    values = share.blended(diagonal, radial)
     unit = power_near(float(values.max()))  # so that another unit of A changes no bit
     mean = unit * float(np.exp(np.mean(np.log(values / unit))))
     shaped = values[None, None] if grid.across else values[None]
@@ -87,26 +93,19 @@ def fit_base(task: Task) -> Base:
         float(left[1]) if left[1] > _seen_as_zero(task) * diagonal.size * abs(diagonal.mean()) else 0.0,
         adjoint_error,
         float(np.max(np.abs(to_host(data)), initial=0.0)),
+        products,
     )
+
+
+def _ones(task: Task) -> Array:
+    """Return a column of ones, made where the data are."""
+    B = task.B
+    return namespace_of(B).ones((task.grid.pixels, 1), dtype=B.dtype, **on_device_of(B))
 
 
 def _seen_as_zero(task: Task) -> float:
     """Return the part of ‖A‖_F² that ‖A1‖² has by rounding alone, where A1 is zero."""
     return (ROUNDING * float(namespace_of(task.B).finfo(task.B.dtype).eps)) ** 2
-
-
-def _by_frequency(diagonal: np.ndarray, shape: tuple[int, ...], weights: tuple[float, ...]) -> np.ndarray:
-    """Average a noisy diagonal over bins of equal frequency, and keep it off zero."""
-    frequency = np.sqrt(laplacian_eigenvalues(shape, weights))
-    bins = int(np.clip(round(np.sqrt(diagonal.size) / 2), 1, BINS))
-    which = np.minimum((frequency / max(frequency.max(), np.finfo(float).tiny) * bins).astype(int), bins - 1)
-    total = np.bincount(which.ravel(), diagonal.ravel(), bins)
-    mean = total / np.maximum(np.bincount(which.ravel(), minlength=bins), 1)
-    top = mean.max()
-    if not (np.isfinite(top) and top > 0):
-        return np.ones(shape)  # A is zero, or not finite: any metric serves
-    found: np.ndarray = np.maximum(mean, FLOOR * top)[which]
-    return found
 
 
 @dataclass

@@ -6,8 +6,45 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stepwell.arrays import Array, namespace_of
+from stepwell.arrays import Array, copy_to_device_of, namespace_of
 from stepwell.krylov.tv.differences import along, sizes
+
+
+@dataclass(frozen=True)
+class Widths:
+    """Weights of differences: ``values`` (1 or axes, 1, *dims), and which differences count, ``usable`` (axes, ...).
+
+    ``regions`` numbers, on the host, the pixels that usable differences connect; -1 outside a mask.
+    """
+
+    values: Array
+    usable: Array
+    regions: np.ndarray
+
+    def like(self, template: Array) -> Widths:
+        """Return the weights in the library, device and dtype of an array; which count as numbers 0 and 1."""
+        values, usable = (np.asarray(part, dtype=np.float64) for part in (self.values, self.usable))
+        return Widths(copy_to_device_of(values, template), copy_to_device_of(usable, template), self.regions)
+
+    def counting(self, field: Array) -> Array:
+        """Return a field with zeros for differences that do not count."""
+        return field * self.usable
+
+    def relative(self, lengths: Array) -> Array:
+        """Return lengths over their weights, zero where the weight is."""
+        xp = namespace_of(lengths)
+        some = self.values > 0
+        return xp.where(some, lengths / xp.where(some, self.values, xp.ones_like(self.values)), xp.zeros_like(lengths))
+
+    def shrunk(self, w: Array, threshold: Array, eps: float, anisotropic: bool) -> Array:
+        """Return z = shrink(w) with thresholds times the weights; differences that do not count stay."""
+        xp = namespace_of(w)
+        own = threshold * self.values
+        size = sizes(self.counting(w), anisotropic)
+        factor = 1 - own / xp.maximum(size, xp.where(own > 0, own, xp.ones_like(own)))
+        if eps:
+            factor = xp.maximum(factor, eps / (eps + own))
+        return xp.where(self.usable > 0, w * factor, w)
 
 
 @dataclass

@@ -18,6 +18,7 @@ from collections.abc import Callable
 import numpy as np
 
 from stepwell.arrays import Array, copy_to_device_of, namespace_of, shapes_are_compiled, take_columns
+from stepwell.krylov.reductions import WHOLE, Sums
 from stepwell.krylov.tv.certificate import Certifier
 from stepwell.krylov.tv.differences import along, divergence
 from stepwell.krylov.tv.metric import ROUNDING, Base, Model, build_model, fit_base
@@ -26,6 +27,7 @@ from stepwell.krylov.tv.state import Books, Marks, State, joined, pushed
 from stepwell.krylov.tv.sweeps import Splitting, put_rows, run_sweeps
 from stepwell.krylov.tv.task import Task, column_sums, image_sums
 from stepwell.krylov.tv.transforms import poisson_inverse
+from stepwell.krylov.tv.weighted import WeightedCertifier
 
 #: ρ of the inner loop over the geometric mean of S.
 RHO = 6.5
@@ -36,7 +38,7 @@ FINE, COARSE = 0.01, 0.06
 #: A column has stagnated after so many steps in which its gap has not come forward.
 PATIENCE = 50
 #: cs grows at most by this factor at once, falls by at most this one, and falls no more after so many steps.
-GROWTH, FALL, FALLING = 1.5, 0.97, 30
+GROWTH, FALL, FALLING = 2.0, 0.97, 30
 #: An adjoint is one where a dot-product test fails by less than this part of tol, or by rounding.
 OF_TOL = 1e-3
 
@@ -48,12 +50,17 @@ class Solver:
     """Runs some problems of a task to a tolerance, again and again where λ changes."""
 
     def __init__(
-        self, task: Task, x0: Array | None = None, dual: Array | None = None, base: Base | None = None
+        self,
+        task: Task,
+        x0: Array | None = None,
+        dual: Array | None = None,
+        base: Base | None = None,
+        team: Sums = WHOLE,
     ) -> None:
-        self.task = task
+        self.task, self.team = task, team
         self.base = fit_base(task) if base is None else base
         self.rho = RHO * self.base.geometric_mean
-        self.certifier = Certifier.of(task, self.base)
+        self.certifier = (Certifier if task.widths is None else WeightedCertifier).of(task, self.base)
         count = task.grid.batch
         self.books = Books.begin(count, SWEEPS_OF_IDENTITY if task.identity else SWEEPS)
         self.status: list[TVStatus | None] = [None] * count
@@ -89,35 +96,50 @@ class Solver:
     # ---- runs ----
 
     def run(self, rows: np.ndarray, tol: np.ndarray, maxiter: int, watch: Watch | None = None) -> None:
-        """Run some problems until each has a proven gap of at most its tol, or another end."""
-        task = self.task
-        if not rows.size:
+        """Run some problems until each has a proven gap of at most its tol, or another end.
+
+        Ranks that are through go on telling the others, until all are.
+        """
+        task, team = self.task, self.team
+        if not rows.size and not team.spread:
             return
         whole = rows.size == task.grid.batch
         state = self.state if whole else self.state.take(rows)
         parts: list[tuple[np.ndarray, State]] = []
         tolerance = np.zeros(task.grid.batch)
         tolerance[rows] = tol
-        self._measure_start(rows, state)
-        marks = Marks(task.grid.batch)
+        marks, ended = Marks(task.grid.batch), np.zeros(rows.size, dtype=bool)
+        with team.holding():
+            self._measure_start(rows, state)
         try:
             for iteration in range(maxiter + 1):
-                self._differentiate(rows, state)
-                ended = self._ends(rows, tolerance, marks, iteration >= maxiter)
-                if watch is not None and watch(iteration, int((~ended).sum()), self._worst(rows, ended), self.total):
+                if not ended.all():
+                    with team.holding():
+                        self._differentiate(rows, state)
+                        ended = self._ends(rows, tolerance, marks, iteration >= maxiter)
+                active, worst, products = self._account(rows, ended)
+                if watch is not None and watch(iteration, active, worst, products):
                     for row in rows[~ended]:
                         self.status[row] = TVStatus.STOPPED
-                    ended[:] = True
-                if ended.all():
                     break
+                if not active:
+                    break
+                if ended.all():
+                    continue
                 if ended.any() and not shapes_are_compiled(task.B):
                     parts.append((rows[ended], state.take(np.flatnonzero(ended))))
                     stay = np.flatnonzero(~ended)
-                    rows, state = rows[stay], state.take(stay)
-                self._step(rows, state, marks)
+                    rows, state, ended = rows[stay], state.take(stay), np.zeros(stay.size, dtype=bool)
+                with team.holding():
+                    self._step(rows, state, marks)
         finally:  # also where the caller's operator or Ctrl-C ends it
             parts.append((rows, state))
             self._put_back(parts)
+
+    def _account(self, rows: np.ndarray, ended: np.ndarray) -> tuple[int, float, float]:
+        """Return how many problems are at work, their worst gap, and products so far: of all ranks."""
+        table = self.team.of_all(float((~ended).sum()), self._worst(rows, ended), self.total)
+        return int(table[:, 0].sum()), float(table[:, 1].max()), float(table[:, 2].sum())
 
     @property
     def total(self) -> float:

@@ -76,7 +76,7 @@ def run_sweeps(
     By kernels where there are some, else by array operations.
     """
     kernels = task.cosines.kernels
-    if kernels is None:
+    if kernels is None or task.widths is not None:
         return _with_more_for_some(task, model, linear, start, rho, counts)
     threshold, least = _thresholds(task, rho, linear)
     sweep = Sweep(
@@ -121,6 +121,7 @@ def run_array_sweeps(
     thresholds, leasts = _thresholds(task, rho, linear)
     threshold = along(thresholds, u, 1)
     least = along(leasts, u, 1) if task.eps else 0.0
+    widths = None if task.widths is None else task.widths.like(linear)
     x = linear
     for _ in range(count):
         pull = divergence(z - u, weights)
@@ -128,7 +129,10 @@ def run_array_sweeps(
             pull = pull + (s - v)
         x = cosines.inverse(model.solve(cosines.forward(rho * pull) + linear))
         w = _relaxed(differences(x, weights), u, z)
-        z = w * shrinkage(w, threshold, least, task.anisotropic)
+        if widths is not None:
+            z = widths.shrunk(w, threshold, task.eps, task.anisotropic)
+        else:
+            z = w * shrinkage(w, threshold, least, task.anisotropic)
         u = w - z
         if s is not None:
             h = _relaxed(x, v, s)

@@ -9,6 +9,7 @@ import numpy as np
 
 from stepwell.arrays import Array, copy_to_device_of, double_precision, namespace_of, take_columns, to_host
 from stepwell.krylov.tv.differences import differences, sizes
+from stepwell.krylov.tv.shrinking import Widths
 from stepwell.krylov.tv.transforms import Cosines, eigenvalues_like
 from stepwell.operators import Operator
 
@@ -73,7 +74,7 @@ class Task:
     """min ½‖Ax − b‖² + λ TV(x) within bounds, for a batch of problems.
 
     ``lower`` and ``upper`` are image blocks that broadcast, None where there is no bound; they may hold infinities.
-    ``eps`` above 0 is Huber's. ``identity``: A is the identity, and products are free.
+    ``eps`` above 0 is Huber's. ``identity``: A is the identity, and products are free. ``widths``: weights and masks.
     """
 
     A: Operator
@@ -85,6 +86,7 @@ class Task:
     anisotropic: bool = False
     eps: float = 0.0
     identity: bool = False
+    widths: Widths | None = None
     cosines: Cosines = field(init=False)
 
     def __post_init__(self) -> None:
@@ -122,11 +124,13 @@ class Task:
 
     def variation(self, images: Array) -> np.ndarray:
         """TV of every problem, Huber's where eps is above 0."""
-        size = sizes(differences(images, self.grid.weights), self.anisotropic)
+        field = differences(images, self.grid.weights)
+        widths = None if self.widths is None else self.widths.like(images)
+        size = sizes(field if widths is None else widths.counting(field), self.anisotropic)
         if self.eps:
             xp = namespace_of(size)
             size = xp.where(size > self.eps, size - self.eps / 2, size * size / (2 * self.eps))
-        return image_sums(size, leading=1)
+        return image_sums(size if widths is None else size * widths.values, leading=1)
 
     def nearest(self, images: Array) -> Array:
         """Return the nearest images within the bounds."""

@@ -2,38 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from stepwell.apps.images import Image
+from stepwell.apps.images.sources import Image
 from stepwell.common.files import Unreadable
 
 #: Most regions that a label image may have: with more it is no such image.
 MOST = 10_000
-#: Maps of which there is no mean.
-_NONE = ("status", "t2dist")
 
 
-def region_table(arrays: Mapping[str, np.ndarray], labels: Image, axis: int) -> dict[str, np.ndarray]:
+def region_table(
+    arrays: Mapping[str, np.ndarray], labels: Image, axis: int, converged: Callable[[np.ndarray], np.ndarray]
+) -> dict[str, np.ndarray]:
     """Return, by column, label and number of voxels, then mean and standard deviation of each map there.
 
     Parameters
     ----------
     arrays : dict of arrays
-        The maps, ``status`` among them: only voxels that converged count.
+        The maps, ``status`` among them: only voxels that converged count. Whole numbers, and maps with channels, have
+        no mean.
     labels : Image
         Whole numbers in the maps' space; 0 is no region.
     axis : int
         Along which slabs are read.
+    converged : callable
+        Whether voxels converged, from their statuses.
     """
-    names = [name for name in arrays if name not in _NONE]
+    names = averaged(arrays, len(labels.shape))
     sums: dict[int, np.ndarray] = {}
     for slab in range(labels.shape[axis]):
         marks = np.take(labels.read(slab, slab + 1, axis), 0, axis=axis)
         if not np.array_equal(marks, np.round(marks)):
             raise Unreadable(f"{labels.path}: holds numbers that are not whole; allowed: a label image")
-        good = (np.take(arrays["status"], slab, axis=axis) == 0) & (marks != 0)
+        good = converged(np.take(arrays["status"], slab, axis=axis)) & (marks != 0)
         values = np.stack([np.take(arrays[name], slab, axis=axis)[good].astype(float) for name in names])
         for label in np.unique(marks[good]).astype(int).tolist():
             mine = values[:, marks[good] == label]
@@ -53,3 +56,8 @@ def region_table(arrays: Mapping[str, np.ndarray], labels: Image, axis: int) -> 
             spread = np.sqrt(np.maximum(squares / count - mean**2, 0.0))
         table |= {f"{name}_mean": mean, f"{name}_std": spread}
     return table
+
+
+def averaged(arrays: Mapping[str, np.ndarray], axes: int) -> list[str]:
+    """Return the maps that have a mean: those of real numbers, one per voxel."""
+    return [name for name, array in arrays.items() if array.dtype.kind == "f" and array.ndim == axes]

@@ -1,0 +1,232 @@
+"""A whole series: read in slabs, fitted, and written in its own space; a run that was stopped goes on."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stepwell.apps.files.tables import write_table
+from stepwell.apps.images import Image, Work, fill, open_image
+from stepwell.apps.images.mapping import FORMATS, UNFINISHED, Format, open_beside, put_back, statistics, write_maps
+from stepwell.apps.images.regions import region_table
+from stepwell.apps.images.work import STEP_BYTES, identity, make_folder, plain, refuse_other_settings
+from stepwell.apps.relaxation.fit import fit_voxels
+from stepwell.apps.relaxation.model import RelaxationModel
+from stepwell.apps.relaxation.quantities import QUANTITIES
+from stepwell.apps.relaxation.series import open_series, repetition_beside, settle_points
+from stepwell.arrays import Array
+from stepwell.arrays.presenting import labelled
+from stepwell.common.checks import read_choice, read_real, require
+from stepwell.common.files import write_text
+from stepwell.common.progress import as_told, with_bar
+from stepwell.common.temporary import scratch_folder
+
+#: The account of a run.
+ACCOUNT = "relax.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class RelaxationRun:
+    """What was made of a series.
+
+    Attributes
+    ----------
+    files : dict of Path
+        The map files by name.
+    model : RelaxationModel
+    voxels, fitted, converged : int
+        All voxels, those that were fitted, and those whose fit converged.
+    at_bound : int
+        Voxels of which a parameter is at a bound.
+    means : dict of float
+        Mean of each real map over the converged voxels.
+    resumed : int
+        Slabs that an earlier run had done.
+    seconds : float
+    notes : list of str
+        What a person should know: points that a sidecar has told.
+    """
+
+    files: dict[str, Path]
+    model: RelaxationModel
+    voxels: int
+    fitted: int
+    converged: int
+    at_bound: int
+    means: dict[str, float]
+    resumed: int
+    seconds: float
+    notes: list[str] = dataclasses.field(default_factory=list)
+
+    def to_xarray(self) -> Any:
+        """Return the maps as an ``xarray.Dataset`` in memory, with coordinates; needs xarray.
+
+        Axes are x, y and z, in millimetres along the axes of a NIfTI image, else voxels.
+        """
+        arrays: dict[str, Any] = {}
+        spacing = [1.0, 1.0, 1.0]
+        for name, path in self.files.items():
+            opened = open_image(path, channels=False)
+            if opened.kind == "nifti":
+                spacing = [float(size) for size in opened.about.header.get_zooms()[:3]]
+            values = opened.read(0, opened.shape[opened.axis])
+            arrays[name] = (("x", "y", "z")[: values.ndim], values, {"long_name": self.model.maps[name]})
+        shape = next(iter(arrays.values()))[1].shape
+        places = {axis: step * np.arange(size) for axis, step, size in zip("xyz", spacing, shape, strict=False)}
+        return labelled(arrays, places, {"quantity": self.model.quantity})
+
+
+@with_bar("slabs")
+def map_series(
+    image: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    output: str | os.PathLike[str],
+    quantity: str,
+    points: Sequence[float] | None = None,
+    *,
+    sidecar: bool = True,
+    tr: float | None = None,
+    offset: bool = False,
+    signed: bool = False,
+    bounds: Mapping[str, tuple[float, float]] | None = None,
+    mask: str | os.PathLike[str] | None = None,
+    b1: str | os.PathLike[str] | None = None,
+    labels: str | os.PathLike[str] | None = None,
+    threshold: float = 0.0,
+    format: Format = "auto",
+    variable: str | None = None,
+    restart: bool = False,
+    overwrite: bool = False,
+    like: Array | None = None,
+    threads: int | None = None,
+    progress: Callable[[int, int], object] | bool | None = None,
+    step_bytes: int = STEP_BYTES,
+) -> RelaxationRun:
+    """Map a quantity in every voxel of a series of images.
+
+    Parameters
+    ----------
+    image : path, or sequence of paths
+        One image of four axes, the measurements last, or one of three axes for each of them: NIfTI in any orientation,
+        .npy, .npz or MATLAB (NIfTI needs the extra ``nifti``, MATLAB 7.3 ``matlab``).
+    output : folder
+        One file per map, named as in ``RelaxationModel.maps``, and ``relax.json``. Until all is done the maps lie in
+        ``.unfinished`` there; the same call goes on with them.
+    quantity : {"t2star", "t2", "t1", "t1-vfa", "adc", "ivim"}
+        As in :class:`RelaxationModel`.
+    points : sequence of float, optional
+        Echo or inversion times, flip angles or b-values; by default EchoTime, InversionTime or FlipAngle of the BIDS
+        sidecars, the ``.json`` beside NIfTI images, and b-values of the ``.bval`` beside them.
+    sidecar : bool, default True
+        Whether these are read; what contradicts `points` is then an error.
+    tr, offset, signed, bounds
+        As in :class:`RelaxationModel`; `tr` by default from the sidecar.
+    mask : path, optional
+        Voxels other than zero are fitted; of the shape of one image. Of NIfTI images the affines must agree.
+    b1 : path, optional
+        Relative flip angles (1: as they should be), for "t1-vfa".
+    labels : path, optional
+        Whole numbers in the image's space: ``regions.csv`` gets means and standard deviations of every map by region.
+    threshold : float, default 0
+        Voxels whose largest signal is not above it are left out.
+    format : {"auto", "nii.gz", "nii", "npy"}
+        By default .nii.gz for NIfTI images, else .npy.
+    variable : str, optional
+        Which array of an .npz or .mat file.
+    restart : bool, default False
+        Discard what an unfinished run has left.
+    overwrite : bool, default False
+        Write over the maps of a finished run with other settings or another input.
+    like : array, optional
+        An array on the CUDA device where voxels are to be fitted; by default the host.
+    threads, progress
+        CPU threads; ``progress(slabs done, slabs)``, or True for a bar.
+    step_bytes : int
+        About how much memory one step may take.
+    """
+    began = time.perf_counter()
+    about = QUANTITIES[read_choice("quantity", quantity, QUANTITIES)]
+    read_choice("format", format, FORMATS)
+    threshold = read_real("threshold", threshold)
+    require(b1 is None or quantity == "t1-vfa", "b1", b1, "None, or quantity t1-vfa")
+    paths = [image] if isinstance(image, str | os.PathLike) else list(image)
+    require(len(paths) > 0, "image", image, "a path, or several")
+    folder = Path(output)
+    account = folder / ACCOUNT
+    with make_folder(folder), scratch_folder(folder) as scratch:
+        source = open_series(paths, variable, scratch)
+        points, notes = settle_points(about, points, source.shape[-1], paths, sidecar)
+        if quantity == "t1-vfa" and tr is None and sidecar:
+            tr, more = repetition_beside(paths)
+            notes += more
+        model = RelaxationModel(quantity, points, tr=tr, offset=offset, signed=signed, bounds=bounds or {})
+        given = {"mask": mask, "b1": b1, "labels": labels}
+        beside = {name: open_beside(name, path, source, scratch) for name, path in given.items()}
+        settings = {
+            "model": model.as_dict(),
+            "threshold": threshold,
+            "inputs": {"image": [identity(path) for path in paths]}
+            | {name: identity(path) for name, path in given.items()},
+        }
+        refuse_other_settings(account, plain(settings), overwrite)
+        spatial = source.shape[:-1]
+        maps = {name: (spatial, "i2" if name in ("status", "bound") else "f4") for name in model.maps}
+        work = Work(folder / UNFINISHED, plain(settings), maps, spatial[source.axis], restart=restart)
+
+        def make(block: np.ndarray, start: int, stop: int) -> dict[str, np.ndarray]:
+            read = {name: beside[name] for name in ("mask", "b1")}
+            parts = {name: one if one is None else one.read(start, stop, source.axis) for name, one in read.items()}
+            signals = block.reshape(-1, len(model.points))
+            chosen = signals.max(axis=1, initial=-np.inf) > threshold
+            if parts["mask"] is not None:
+                chosen &= parts["mask"].ravel() != 0
+            field = None if parts["b1"] is None else parts["b1"].ravel()[chosen]
+            return put_back(fit_voxels(model, signals[chosen], field, like=like, threads=threads), chosen)
+
+        fill(source, work, make, progress=as_told(progress), step_bytes=step_bytes, small_steps=like is None)
+        written = write_maps(work.arrays, source, folder, format)
+        marks = beside["labels"]
+        if marks is not None:
+            write_table(folder / "regions.csv", region_table(work.arrays, marks, source.axis, _converged))
+        counts, means = statistics(work, source.axis, _converged)
+        held = _held(work, source)
+        run = RelaxationRun(
+            written, model, math.prod(spatial), *counts, held, means, work.resumed, time.perf_counter() - began, notes
+        )
+        write_text(account, json.dumps(plain(_record(run, settings)), indent=1) + "\n")
+        work.discard()
+        return run
+
+
+def _converged(status: np.ndarray) -> np.ndarray:
+    return np.asarray(status > 0)
+
+
+def _held(work: Work, source: Image) -> int:
+    """Count the voxels with a parameter at a bound, slab by slab."""
+    return sum(
+        int(np.count_nonzero(np.take(work.arrays["bound"], slab, axis=source.axis) > 0)) for slab in range(work.slabs)
+    )
+
+
+def _record(run: RelaxationRun, settings: dict[str, Any]) -> dict[str, Any]:
+    from stepwell import __version__
+
+    return {
+        "stepwell": __version__,
+        "settings": settings,
+        "voxels": run.voxels,
+        "fitted": run.fitted,
+        "converged": run.converged,
+        "at_bound": run.at_bound,
+        "means": run.means,
+        "maps": {name: {"file": path.name, "meaning": run.model.maps[name]} for name, path in run.files.items()},
+        "seconds": run.seconds,
+    }
