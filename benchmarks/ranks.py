@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from common import save, table
 from ranks_petsc import floor_of, petsc, tao
-from ranks_runs import NAME, Torsion, median, run
+from ranks_runs import NAME, PROBLEMS, median, run
 
 ROUNDS = 5
 
@@ -43,7 +43,7 @@ def worker(case: dict[str, Any]) -> None:
         comm = MPI.COMM_WORLD
     nx = case["nx"]
     layout = stepwell.distributed.split(nx * nx, "self" if comm is None else comm, align=nx)
-    fun = Torsion(nx, comm, layout)
+    fun = PROBLEMS[case.get("problem", "torsion")](nx, comm, layout)
     tree, totals = layout.tree(), stepwell.distributed.Ranks("self")
 
     def summed(x: np.ndarray) -> tuple[float, np.ndarray]:
@@ -60,7 +60,7 @@ def worker(case: dict[str, Any]) -> None:
             summed if comm is None else fun,
             fun.start(case.get("start", 0)),
             jac=True,
-            bounds=(-fun.upper, fun.upper),
+            bounds=(fun.lower, fun.upper),
             comm=None if comm is None else layout,
             options=options | {"threads": case["threads"]} | limits,
         )
@@ -155,7 +155,8 @@ def main() -> None:
         save(NAME, "latency", found)
     if "petsc" in wanted:
         for pairs in [chosen.pairs] if chosen.pairs else [5, 8]:
-            petsc(chosen.starts, pairs)
+            for problem in ("torsion", "surface"):
+                petsc(chosen.starts, pairs, problem)
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ from stepwell.arrays.lazy import (
     without_labels,
 )
 from stepwell.arrays.records import Records, computed_later
-from stepwell.common.checks import require
+from stepwell.common.checks import read_whole, require
 from stepwell.common.threads import default_threads, threads_at_most
 
 #: What dimensions of a result are called that no argument names.
@@ -53,7 +53,28 @@ def systems_of_whole(systems: int) -> int:
 
 
 @contextlib.contextmanager
-def _block_of(systems: int) -> Iterator[None]:
+def block_of(systems: int) -> Iterator[None]:
+    """Let solvers treat the systems that they are given as a block of a batch of so many: with the bits of the whole.
+
+    `nnls`, `lsq_linear` and `curve_fit` choose their ways by the number of systems. Within this context they choose as
+    for the whole batch, so that blocks can be solved anywhere, in any order.
+
+    Parameters
+    ----------
+    systems : int
+        How many systems the whole batch has.
+
+    Examples
+    --------
+    >>> import numpy as np, stepwell
+    >>> random = np.random.default_rng(0)
+    >>> A, B = random.random((6, 3)), random.random((1000, 6))
+    >>> with stepwell.distributed.block_of(1000):
+    ...     block = stepwell.nnls(A, B[300:310])
+    >>> np.array_equal(block.x, stepwell.nnls(A, B).x[300:310])
+    True
+    """
+    systems = read_whole("systems", systems, 1)
     before = _whole.set(systems)
     try:
         yield
@@ -165,7 +186,7 @@ class _Kernel:
 
     def of_no_systems(self, samples: Sequence[Array]) -> tuple[Any, dict[Path, Array]]:
         """Solve a batch of none: return its result, and its fields that have the systems along their first axis."""
-        with _block_of(self.systems):
+        with block_of(max(self.systems, 1)):
             result = self.solve(**dict(zip(self.names, samples)))
         return result, dict(_leaves(result))
 
@@ -180,7 +201,7 @@ class _Kernel:
                 whole = block if fronts[k] == front else xp.broadcast_to(block, front + core)
                 block = xp.reshape(whole, (math.prod(front), *core))
             given[name] = block
-        with _block_of(self.systems), threads_at_most(default_threads() // tasks_at_once(self.blocks)):
+        with block_of(max(self.systems, 1)), threads_at_most(default_threads() // tasks_at_once(self.blocks)):
             result = self.solve(**given)
         found = [_leaf(result, path) for path in self.paths]
         return tuple(namespace_of(leaf).reshape(leaf, front + tuple(leaf.shape[1:])) for leaf in found)

@@ -8,6 +8,7 @@ an objective may return f.
 
 from __future__ import annotations
 
+from stepwell.arrays.over_systems import block_of
 from stepwell.distributed.communicators import Communicator, local_piece, read_comm
 from stepwell.distributed.layout import Layout, Pieces, split
 from stepwell.distributed.ranks import Ranks
@@ -23,6 +24,7 @@ __all__ = [
     "RankError",
     "Ranks",
     "ThreadCommunicator",
+    "block_of",
     "local_piece",
     "part",
     "read_comm",

@@ -137,9 +137,7 @@ class Layout(Pieces):
         return iter((self.begin, self.end))
 
 
-def split(
-    n: int, comm: Any, align: int = 1, *, chunk: int | None = None, timeout: float | None = None
-) -> Layout:
+def split(n: int, comm: Any, align: int = 1, *, chunk: int | None = None, timeout: float | None = None) -> Layout:
     """Spread n variables over the ranks of a communicator, in whole chunks.
 
     Parameters

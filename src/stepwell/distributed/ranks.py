@@ -164,6 +164,7 @@ class Ranks:
     def swap(self, partner: int, row: np.ndarray | None, count: int) -> np.ndarray | None:
         """Send a row to a partner, if there is one, and return the `count` numbers that come from it, if any."""
         communicator: Any = self.communicator
+        received: np.ndarray | None
         self.bytes_sent += 0 if row is None else row.nbytes
         if self._flag >= ERROR and not getattr(communicator, "waits_for_ever", True):
             received = self._patiently(lambda *limits: communicator.swap(partner, row, count, *limits))

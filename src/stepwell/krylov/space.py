@@ -287,9 +287,12 @@ class DirectionSpace:
     def conjugate_again(
         self, direction: Array, product: Array, image: Array | None
     ) -> tuple[Array, Array, Array | None]:
-        """Remove what a first removal left in, from a direction, its product and image alike: no product is needed."""
-        for panel in self.working_panels():
-            share = self.sums.rows_times(panel.products, direction)
+        """Remove what a first removal left in, from a direction, its product and image alike: no product is needed.
+
+        What is left is small, and removed from all panels at once: one message.
+        """
+        panels = self.working_panels()
+        for panel, share in zip(panels, self.sums.panels_times([panel.products for panel in panels], direction)):
             direction = plus_rows(direction, panel.directions, share, -1)
             product = plus_rows(product, panel.products, share, -1)
             if image is not None and panel.images is not None:

@@ -144,7 +144,6 @@ def minimize(
     >>> r.x, r.success
     (array([2., 2., 2., 2.]), True)
     """
-    from stepwell.quasi_newton import result_types  # noqa: F401 (SciPy's import is not part of the run's time)
 
     def read() -> tuple[Plan, Callable[..., None] | None]:
         known = method is None or (isinstance(method, str) and method.upper() == "L-BFGS-B")
@@ -185,7 +184,7 @@ def minimize(
         counts = {"nfev": objective.nfev, "njev": objective.njev} if counted else {}
         made = single_result(
             target.states()[0],
-            hess_inv=run.inverse_hessian(),
+            hess_inv=run.later_inverse_hessian(),
             **_points(run, objective),
             **counts,
             **run.shared_fields(),
@@ -262,7 +261,6 @@ def minimize_batch(
     array([[ 0.5,  1. ],
            [-1. ,  0. ]])
     """
-    from stepwell.quasi_newton import result_types  # noqa: F401 (SciPy's import is not part of the run's time)
     from stepwell.quasi_newton.inverse_hessian import InverseHessians
 
     require(comm is None, "comm", comm, "None: deal the problems out to the ranks, and minimise each rank's own")

@@ -23,7 +23,8 @@ from stepwell.quasi_newton.target import Box
 from stepwell.quasi_newton.variables import Variables
 
 if TYPE_CHECKING:
-    from stepwell.quasi_newton.inverse_hessian import DeviceInverseHessian, InverseHessian
+    from stepwell.quasi_newton.inverse_hessian import DeviceInverseHessian
+    from stepwell.quasi_newton.inverse_operator import InverseHessian
     from stepwell.quasi_newton.ranks.hessian import RankInverseHessian
     from stepwell.quasi_newton.result_types import Result
 
@@ -279,8 +280,8 @@ class LBFGSB:
         path : path
             Of `save`, or of ``minimize(..., checkpoint=path)``. A file that was changed or cut short is a ValueError.
         comm : optional
-            A communicator, or a layout of as many variables and the same `align`: this rank gets its piece, as
-            `stepwell.distributed.split` has it. None: all of it, in this process.
+            A communicator, or a layout of as many variables and the same `align` and `chunk`: this rank gets its
+            piece, as `stepwell.distributed.split` has it. None: all of it, in this process.
         like, h0
             As in `from_state_dict`.
         """
@@ -292,7 +293,7 @@ class LBFGSB:
 
         ranks = None if comm is None else Ranks(comm)
         found = together(ranks, lambda: Folder.of(path))
-        if comm is None and found.align == 1:
+        if comm is None and found.align == 1 and not found.chunk:
             return cls._continued(found.piece(0, found.n), like, h0)
         layout = together(ranks, lambda: found.layout("self" if comm is None else comm))
         return cls._continued(together(ranks, lambda: found.piece(*layout)), like, h0, layout)

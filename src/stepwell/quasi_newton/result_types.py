@@ -1,11 +1,17 @@
-"""The result types of the quasi-Newton solvers."""
+"""The result types of the quasi-Newton solvers: SciPy's `OptimizeResult`, without its import.
+
+That of ``scipy.optimize`` takes longer than all else in a first call. Results are dicts with attributes, as SciPy's
+are; once somebody has imported ``scipy.optimize``, they say that they are an `OptimizeResult`, and `isinstance` agrees.
+"""
 
 from __future__ import annotations
 
+import functools
+import sys
+from collections.abc import Callable, ItemsView, Iterator, ValuesView
 from typing import Any
 
 import numpy as np
-from scipy.optimize import OptimizeResult
 
 from stepwell.arrays import Array
 from stepwell.arrays.presenting import Presented
@@ -16,18 +22,102 @@ from stepwell.quasi_newton.status import Status
 _FIRST = ("message", "success", "status", "reason", "fun", "x", "jac", "projected_gradient", "nit", "nfev", "njev")
 
 
-class _Summarised(Presented, OptimizeResult):  # type: ignore[misc]
+class Later:
+    """A value that is made when it is first looked at; `text` says what it will be."""
+
+    def __init__(self, make: Callable[[], Any], text: str) -> None:
+        self.make, self._text = make, text
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+class Fields(dict[str, Any]):
+    """A dict whose items are attributes, too."""
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        """Tell `isinstance` of SciPy's type, where that is known."""
+        theirs = getattr(sys.modules.get("scipy.optimize"), "OptimizeResult", None)
+        return type(self) if theirs is None else _with_scipy(type(self), theirs)
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    __setattr__ = dict.__setitem__  # type: ignore[assignment]
+
+    def __delattr__(self, name: str) -> None:
+        try:
+            del self[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    def __dir__(self) -> list[str]:
+        return [*object.__dir__(self), *self]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (dict(self.items()),)
+
+    # What is made later must not be seen before it is; __iter__, so that dict(result) asks for items, too.
+
+    def __iter__(self) -> Iterator[str]:
+        return dict.__iter__(self)
+
+    def __getitem__(self, name: str) -> Any:
+        value = dict.__getitem__(self, name)
+        if type(value) is Later:
+            value = value.make()
+            dict.__setitem__(self, name, value)
+        return value
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return an item, or the default."""
+        return default if name not in self else self[name]  # noqa: SIM401 (this is where it is made)
+
+    def pop(self, name: str, *default: Any) -> Any:
+        """Remove an item and return it."""
+        if name in self:
+            self[name]  # made
+        return dict.pop(self, name, *default)
+
+    def _made(self) -> Fields:
+        for name in self:
+            self[name]
+        return self
+
+    def items(self) -> ItemsView[str, Any]:  # type: ignore[override]
+        """Return names and values."""
+        return dict.items(self._made())
+
+    def values(self) -> ValuesView[Any]:  # type: ignore[override]
+        """Return the values."""
+        return dict.values(self._made())
+
+    def copy(self) -> dict[str, Any]:
+        """Return a dict of the items, as SciPy's does."""
+        return dict(self.items())
+
+
+@functools.cache
+def _with_scipy(ours: type, theirs: type) -> type:
+    return type(ours.__name__, (ours, theirs), {"__module__": ours.__module__, "__qualname__": ours.__qualname__})
+
+
+class _Summarised(Presented, Fields):
     """A result whose text is at most a screen long."""
 
     def __repr__(self) -> str:
         names = [name for name in _FIRST if name in self] + [name for name in self if name not in _FIRST]
-        return summarise(type(self).__name__, {name: self[name] for name in names})
+        return summarise(type(self).__name__, {name: dict.__getitem__(self, name) for name in names})
 
     __str__ = __repr__
 
 
 class Result(_Summarised):
-    """What `minimize` returns: SciPy's `OptimizeResult` with fields of our own.
+    """What `minimize` returns: SciPy's `OptimizeResult` (for `isinstance`, too) with fields of our own.
 
     Attributes
     ----------

@@ -1,7 +1,4 @@
-"""Results of the quasi-Newton solvers, made from the states of their problems.
-
-The types are SciPy's, whose import takes longer than anything else at the start: it waits until a result is made.
-"""
+"""Results of the quasi-Newton solvers, made from the states of their problems."""
 
 from __future__ import annotations
 
@@ -11,13 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from stepwell.quasi_newton.result_types import BatchResult, Fields, Result
 from stepwell.quasi_newton.status import Status, doubt_about, message_of, status_message
 
 if TYPE_CHECKING:
-    from scipy.optimize import OptimizeResult
-
     from stepwell.quasi_newton.objective import Objective
-    from stepwell.quasi_newton.result_types import BatchResult, Result
     from stepwell.quasi_newton.running_rows import RunningRows
 
 
@@ -26,8 +21,6 @@ _SCIPY_BY_CODE = np.array([status.scipy for status in Status])
 
 def single_result(state: Any, **fields: Any) -> Result:
     """Make the result of one problem from its final state and what is particular to its target."""
-    from stepwell.quasi_newton.result_types import Result
-
     # One look at the record: NumPy takes as long for each of its fields.
     known = dict(zip(state.dtype.names, state.tolist()))
     reason = Status.of(known["status"])
@@ -53,8 +46,6 @@ def batch_result(states: Any, *, calls_a_point: int, **fields: Any) -> BatchResu
 
     ``calls_a_point`` is how often the function was called for one value and gradient.
     """
-    from stepwell.quasi_newton.result_types import BatchResult
-
     # Thousands of problems end in few ways: what a way means is looked up once for each.
     codes, info = states["status"].astype(np.int64), states["info"].astype(np.int64)
     least, most = int(info.min()), int(info.max())
@@ -89,11 +80,9 @@ def _each(meaning: dict[int, Any], which: np.ndarray) -> list[Any]:
     return chosen
 
 
-def intermediate_result(state: Any, x: Any) -> OptimizeResult:
+def intermediate_result(state: Any, x: Any) -> Fields:
     """Make what a callback gets after an iteration."""
-    from scipy.optimize import OptimizeResult
-
-    return OptimizeResult(
+    return Fields(
         x=x,
         fun=float(state["f"]),
         nit=int(state["iterations"]),
@@ -104,11 +93,9 @@ def intermediate_result(state: Any, x: Any) -> OptimizeResult:
     )
 
 
-def intermediate_batch(states: Any, x: Any) -> OptimizeResult:
+def intermediate_batch(states: Any, x: Any) -> Fields:
     """Make what the callback of a batch gets after a turn."""
-    from scipy.optimize import OptimizeResult
-
-    return OptimizeResult(
+    return Fields(
         x=x,
         fun=states["f"].copy(),
         nit=states["iterations"].copy(),

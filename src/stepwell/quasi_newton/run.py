@@ -14,6 +14,7 @@ import numpy as np
 from stepwell import _core
 from stepwell.arrays import Array, host_copy, namespace_of
 from stepwell.quasi_newton.inputs import project_start, read_bounds, read_diagonal, read_start
+from stepwell.quasi_newton.result_types import Later
 from stepwell.quasi_newton.settings import Settings
 from stepwell.quasi_newton.state import BEGIN, FINISH
 from stepwell.quasi_newton.target import Box, Target
@@ -21,7 +22,8 @@ from stepwell.quasi_newton.variables import Variables
 
 if TYPE_CHECKING:
     from stepwell.distributed import Ranks
-    from stepwell.quasi_newton.inverse_hessian import DeviceInverseHessian, InverseHessian
+    from stepwell.quasi_newton.inverse_hessian import DeviceInverseHessian
+    from stepwell.quasi_newton.inverse_operator import InverseHessian
     from stepwell.quasi_newton.ranks.hessian import RankInverseHessian
     from stepwell.quasi_newton.ranks.setup import Share
     from stepwell.quasi_newton.saved_state import Saved
@@ -203,7 +205,14 @@ class Run:
         self, problem: int = 0, *, shared: bool = True
     ) -> InverseHessian | DeviceInverseHessian | RankInverseHessian:
         """Return the inverse Hessian approximation of one problem; `shared`: with the history itself, not a copy."""
-        from stepwell.quasi_newton.inverse_hessian import DeviceInverseHessian, InverseHessian
+        found = self.later_inverse_hessian(problem, shared=shared)
+        return found.make() if isinstance(found, Later) else found
+
+    def later_inverse_hessian(
+        self, problem: int = 0, *, shared: bool = True
+    ) -> Later | DeviceInverseHessian | RankInverseHessian:
+        """Return the same; what takes SciPy's import, which is long, will be made when it is looked at."""
+        from stepwell.quasi_newton.inverse_hessian import DeviceInverseHessian
 
         state = self.target.states()[problem]
         h0: Any = float(state["gamma"])
@@ -224,7 +233,15 @@ class Run:
             copies = self.pairs(problem)
             return DeviceInverseHessian(lambda: copies, count, h0, size)
         s, y = self.target.pairs(problem) if shared else self.pairs(problem)
-        return InverseHessian(s, y, h0.astype(float) if self.weights is not None else h0, size)
+        if self.weights is not None:
+            h0 = h0.astype(float)
+
+        def make() -> InverseHessian:
+            from stepwell.quasi_newton.inverse_operator import InverseHessian
+
+            return InverseHessian(s, y, h0, size)
+
+        return Later(make, f"<{size}x{size} InverseHessian with dtype=float64>")
 
 
 def make_target(

@@ -1,0 +1,45 @@
+"""What a first call imports: SciPy's optimizers take longer to import than all else, and are not asked for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+CALLS = {
+    "minimize": "r = stepwell.minimize(lambda x: (float(x @ x), 2 * x), np.ones(9), jac=True, bounds=(0, 2))",
+    "minimize_batch": ("r = stepwell.minimize_batch(lambda x: ((x * x).sum(1), 2 * x), np.ones((3, 9)), jac=True)"),
+    "nnls": "r = stepwell.nnls(np.eye(5), np.ones(5))",
+}
+
+
+def run(code):
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys\nimport numpy as np\nimport stepwell\n{code}"],
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("solver", CALLS)
+def test_a_first_call_imports_no_scipy(solver):
+    looked = "repr(r); print(sorted(name for name in sys.modules if name.partition('.')[0] == 'scipy'))"
+    assert run(f"{CALLS[solver]}\n{looked}") == "[]"
+
+
+def test_a_result_made_before_scipy_was_there_is_one_of_scipy_s():
+    said = run(
+        f"{CALLS['minimize']}\n"
+        "from scipy.optimize import LbfgsInvHessProduct, OptimizeResult\n"
+        "import copy, pickle\n"
+        "for one in (r, pickle.loads(pickle.dumps(r)), copy.copy(r), copy.deepcopy(r)):\n"
+        "    assert isinstance(one, OptimizeResult) and type(one) is stepwell.Result\n"
+        "    assert isinstance(one.hess_inv, LbfgsInvHessProduct) and one['hess_inv'] is one.hess_inv\n"
+        "    assert one.x is one['x'] and one.nit == one.get('nit') and one.get('nothing') is None\n"
+        "    assert dict(one)['hess_inv'] is one.hess_inv and {**one}.keys() == one.keys()\n"
+        "    assert not hasattr(one, 'nothing') and 'nit' in dir(one)\n"
+        "r.note = 5; assert r['note'] == 5; del r.note; assert 'note' not in r; print('good')"
+    )
+    assert said == "good"
