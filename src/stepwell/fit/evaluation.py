@@ -90,9 +90,12 @@ class _Batch:
         self.accuracy = 0.0 if self._jac is not None or scheme == "cs" else 2.0**-26
         self._points: int | None = problem.points or None
         self._scheme, self._steps = scheme, steps
-        self.typical = None
-        if self._jac is None and scheme == "2-point" and steps is None:
-            self.typical = typical_sizes(problem)
+        self._moves = self._jac is None and scheme == "2-point" and steps is None
+
+    @functools.cached_property
+    def typical(self) -> np.ndarray | None:
+        """Sizes of the parameters where the engine moves the points."""
+        return typical_sizes(self._problem) if self._moves else None
 
     @functools.cached_property
     def _differences(self) -> JacobianByDifferences:
