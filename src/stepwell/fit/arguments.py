@@ -235,7 +235,8 @@ def read_curve(
     lone = not lead
     if nan_policy is not None:
         read_choice("nan_policy", nan_policy, ("raise", "omit"))
-    if isinstance(xdata, list | tuple) or (is_array(xdata) and isinstance(xdata, np.ndarray)):
+    plain = type(xdata) is np.ndarray and xdata.dtype == np.float64
+    if not plain and (isinstance(xdata, list | tuple) or (is_array(xdata) and isinstance(xdata, np.ndarray))):
         xdata = np.asarray(read_array("xdata", xdata))
     refuses = nan_policy == "raise" or (lone and nan_policy is None and check_finite is not False)
     if refuses:
