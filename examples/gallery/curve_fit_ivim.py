@@ -44,9 +44,8 @@ assert r.success[tissue].mean() > 0.99
 free = tissue & (r.active_mask == 0).all(axis=-1)
 score = ((maps["D"] - slow) / r.stderr[..., 3])[free]
 at_bound = (r.active_mask[tissue] != 0).any(axis=-1).mean()
-print(
-    f"D: median error {np.median(np.abs(maps['D'] - slow)[tissue]):.3f} um^2/ms; errors over stated ones {score.std():.2f}"
-)
+error = np.median(np.abs(maps["D"] - slow)[tissue])
+print(f"D: median error {error:.3f} um^2/ms; errors over stated ones {score.std():.2f}")
 print(f"{100 * at_bound:.0f} % of the voxels end at a bound")
 
 # %%

@@ -46,9 +46,8 @@ assert inner.nfev.mean() < 0.8 * whole.nfev.mean()
 # %%
 # The answers are judged as those of any other fit: promise, rank and standard errors are of all five parameters.
 rates = np.sort(inner.x[:, 3:], axis=1)
-print(
-    f"slow rate: error {np.median(np.abs(rates[:, 0] - truth[:, 3])):.4f}, stated {np.median(inner.stderr[:, 3:].min(1)):.4f}"
-)
+error, stated = np.abs(rates[:, 0] - truth[:, 3]), inner.stderr[:, 3:].min(axis=1)
+print(f"slow rate: median error {np.median(error):.4f}, median standard error {np.median(stated):.4f}")
 print(f"largest promise {inner.promise.max():.1e}; {inner.message}")
 assert inner.success.all()
 

@@ -34,7 +34,7 @@ images = model(pixels, *(truth[:, j : j + 1] for j in range(5)))
 images = images + np.float32(50) * rng.standard_normal(images.shape, dtype=np.float32)
 
 # %%
-# Data in float32 are fitted in float32; sums are double. Gaussians have to lie within the image, and must not be thinner
+# Data in float32 are fitted in float32; sums are double. Spots have to lie near the image, and must not be thinner
 # than a third of a pixel.
 start = np.array([500, 2, 2, 1, 10], dtype=np.float32)
 bounds = ([0, -1, -1, 0.3, -np.inf], [np.inf, 5, 5, 4, np.inf])
@@ -46,7 +46,7 @@ print(
 )
 
 # %%
-# Are the standard errors true? Errors over standard errors should have a deviation of nearly 1, and 95 % of the intervals
+# Are the standard errors true? Errors over standard errors should have a deviation of nearly 1, and intervals of 95 %
 # by Student's t with 20 degrees of freedom should cover the truth.
 error = r.x[:, 1:3] - truth[:, 1:3]
 covered = (np.abs(error) < 2.086 * r.stderr[:, 1:3]).mean()
