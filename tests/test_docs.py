@@ -107,8 +107,8 @@ def test_links_lead_somewhere(page):
     for file, anchor in re.findall(r"\]\(([^)#:]*)#?([^):]*)\)", page.read_text()):
         target = page if not file else page.parent / file
         if file.startswith("gallery/"):  # made from the examples when the site is built
-            name = Path(file).stem
-            target = ROOT / "examples" / "gallery" / ("README.txt" if name == "index" else f"{name}.py")
+            made = (ROOT / "examples" / file).with_suffix("")
+            target = made.parent / "README.txt" if made.name == "index" else made.with_suffix(".py")
         if file.startswith("images/"):  # made then, too; which they are is tested above
             target = ROOT / "docs" / "pictures.py"
         assert target.exists(), f"{page.name} links to {file}"

@@ -14,7 +14,7 @@ from mpi_runner import run_ranks
 
 pytestmark = pytest.mark.slow
 
-EXAMPLES = sorted((Path(__file__).parents[1] / "examples" / "gallery").glob("*.py"))
+EXAMPLES = sorted((Path(__file__).parents[1] / "examples" / "gallery").glob("*/*.py"))
 #: What they print when they have done what they show.
 PRINTED = {
     "tomography": ("24 of 24", "one by one"),

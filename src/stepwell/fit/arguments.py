@@ -166,7 +166,7 @@ def _are_switches(fixed: Any, n: int) -> bool:
 
 def read_places(argument: str, value: Any, n: int, names: tuple[str, ...] | None) -> list[int]:
     """Return places of parameters that are given by name or place."""
-    members = [value] if isinstance(value, str | int) else value
+    members: Any = [value] if isinstance(value, str | int) else value
     listed = isinstance(members, list | tuple | set | range) or (is_array(members) and members.ndim == 1)
     allowed = "names or places of parameters"
     require_kind(listed, argument, value, allowed)
