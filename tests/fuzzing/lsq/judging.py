@@ -268,8 +268,8 @@ def variances(part: Solved) -> None:
         if not (own > 1e-12 * float(part.found.size[k])) or (free.any() and np.linalg.cond(B) > 1e5):
             continue
         inverse = np.linalg.inv(B)
-        true = np.zeros(answer.n)
-        true[free] = own**2 * np.diag(inverse @ G @ inverse) / (part.found.norms[k][free] ** 2).astype(float)
+        true = np.zeros(answer.n)  # (of a sigma whose square may be below the smallest number)
+        true[free] = exact(own) ** 2 * np.diag(inverse @ G @ inverse) / part.found.norms[k][free] ** 2
         small = np.abs(part.x[k][free]).min(initial=1)
         if problem.single and min(true.max(), own, small) < 1e-34:  # floats near the smallest have few digits
             continue
