@@ -168,8 +168,10 @@ def curve_fit(
             callback=callback,
         )  # fmt: skip
         return over_blocks(curve_fit, f, xdata, ydata, every, dim)
-    ends = split_bounds(bounds, "ends") if isinstance(bounds, tuple | list) else None
-    plug = None if type(ydata) is np.ndarray else plug_for((), ydata, sigma, xdata, *(ends or ()), look=False)
+    plug = ends = None
+    if type(ydata) is not np.ndarray:
+        ends = split_bounds(bounds, "ends") if isinstance(bounds, tuple | list) else None
+        plug = plug_for((), ydata, sigma, xdata, *(ends or ()), look=False)
     if plug is not None:
         every = dict(
             p0=p0, absolute_sigma=absolute_sigma, check_finite=check_finite, method=method, jac=jac,

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import importlib.metadata
 import os
 import pathlib
 import stat
@@ -63,6 +62,8 @@ def _load_compiler() -> str:
 
 def _compiler_version() -> str:
     """Return the version of NVRTC: of the package that brings it, or else by loading it, which takes a while."""
+    import importlib.metadata  # takes as long as a small module of this package, and nobody needs it without CUDA
+
     major = import_cuda("cuda.bindings").__version__.split(".")[0]
     try:
         return importlib.metadata.version("nvidia-cuda-nvrtc" + ("-cu12" if major == "12" else ""))

@@ -119,12 +119,15 @@ def read_start(p0: Any, low: np.ndarray, high: np.ndarray, lead: tuple[int, ...]
     """Return starts (problems, n) inside the bounds; those outside are moved there, with a warning."""
     problems = math.prod(lead)
     start = feasible_start(low, high) if p0 is None else read_rows(name, p0, lead, n)
-    inside = np.minimum(np.maximum(start, low), high)
-    if p0 is not None and (inside != start).any():
-        require(not np.isnan(start).any(), name, p0, "numbers other than NaN")
-        if not (low > high).any():
-            warn_caller(f"{name} is outside the bounds; the fit starts at the nearest point inside")
-    if inside.shape == (problems, n):
+    inside = start
+    if not ((start >= low) & (start <= high)).all():  # (memory of a million starts is dear: no copy where all are)
+        inside = np.minimum(np.maximum(start, low), high)
+        if p0 is not None and (inside != start).any():
+            require(not np.isnan(start).any(), name, p0, "numbers other than NaN")
+            if not (low > high).any():
+                warn_caller(f"{name} is outside the bounds; the fit starts at the nearest point inside")
+    own = not (isinstance(p0, np.ndarray) and np.may_share_memory(inside, p0))
+    if own and inside.shape == (problems, n):
         return np.ascontiguousarray(inside)
     return np.array(np.broadcast_to(inside, (problems, n)), order="C")
 
@@ -163,7 +166,7 @@ def _are_switches(fixed: Any, n: int) -> bool:
 
 def read_places(argument: str, value: Any, n: int, names: tuple[str, ...] | None) -> list[int]:
     """Return places of parameters that are given by name or place."""
-    members = [value] if isinstance(value, str | int) else value
+    members: Any = [value] if isinstance(value, str | int) else value
     listed = isinstance(members, list | tuple | set | range) or (is_array(members) and members.ndim == 1)
     allowed = "names or places of parameters"
     require_kind(listed, argument, value, allowed)
@@ -232,7 +235,8 @@ def read_curve(
     lone = not lead
     if nan_policy is not None:
         read_choice("nan_policy", nan_policy, ("raise", "omit"))
-    if isinstance(xdata, list | tuple) or (is_array(xdata) and isinstance(xdata, np.ndarray)):
+    plain = type(xdata) is np.ndarray and xdata.dtype == np.float64
+    if not plain and (isinstance(xdata, list | tuple) or (is_array(xdata) and isinstance(xdata, np.ndarray))):
         xdata = np.asarray(read_array("xdata", xdata))
     refuses = nan_policy == "raise" or (lone and nan_policy is None and check_finite is not False)
     if refuses:
@@ -284,8 +288,10 @@ def in_single(x0: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[np.nda
     inner = np.where((lows < low) & ~equal, np.nextafter(lows, np.float32(np.inf)), lows)
     outer = np.where((highs > high) & ~equal, np.nextafter(highs, np.float32(-np.inf)), highs)
     low, high = (np.ascontiguousarray(side.astype(np.float64)) for side in (inner, outer))
-    start = np.minimum(np.maximum(x0.astype(np.float32).astype(np.float64), low), high)
-    return np.ascontiguousarray(start), low, high
+    start = x0.astype(np.float32)
+    if (start == x0).all() and (x0 >= low).all() and (x0 <= high).all():
+        return x0, low, high
+    return np.ascontiguousarray(np.minimum(np.maximum(start.astype(np.float64), low), high)), low, high
 
 
 def _count(f: Any, p0: Any, names: tuple[str, ...] | None) -> int:

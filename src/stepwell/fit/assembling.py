@@ -24,9 +24,9 @@ def result_of(
     """Return the result of a batch, or of its one problem."""
     variances = ends.get("variances")
     with np.errstate(invalid="ignore"):
-        stderr = None if variances is None else np.sqrt(variances)
+        stderr = None if variances is None else np.sqrt(variances, out=variances)
     dof = ends["points"] - ends["free"]
-    x = ends["x"].astype(np.float32) if problem.single else ends["x"]
+    x = ends["x"].astype(np.float32, copy=False) if problem.single else ends["x"]
     again = Again(problem, evaluation, ends["x"])
     picture = None if curve is None else _Picture(problem, evaluation, ends["x"])
     if problem.lone:
@@ -103,7 +103,7 @@ class Again:
     def __call__(self, derivatives: bool) -> Any:
         """Return the residuals, or with `derivatives` these."""
         problem = self._problem
-        x = self._x.astype(np.float32) if problem.single else self._x
+        x = self._x.astype(np.float32, copy=False) if problem.single else self._x
         rows = np.arange(problem.problems)
         weights = np.ones((1, 1)) if problem.weights is None else problem.weights
         with np.errstate(all="ignore"):
