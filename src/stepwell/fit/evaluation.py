@@ -90,9 +90,12 @@ class _Batch:
         self.accuracy = 0.0 if self._jac is not None or scheme == "cs" else 2.0**-26
         self._points: int | None = problem.points or None
         self._scheme, self._steps = scheme, steps
-        self.typical = None
-        if self._jac is None and scheme == "2-point" and steps is None:
-            self.typical = typical_sizes(problem)
+        self._moves = self._jac is None and scheme == "2-point" and steps is None
+
+    @functools.cached_property
+    def typical(self) -> np.ndarray | None:
+        """Sizes of the parameters where the engine moves the points."""
+        return typical_sizes(self._problem) if self._moves else None
 
     @functools.cached_property
     def _differences(self) -> JacobianByDifferences:
@@ -131,6 +134,10 @@ class _Batch:
         return np.asarray(self._differences(x, rows, values))
 
 
+#: Numbers of a problem's values and differences up to which they are taken in one call.
+AHEAD = 1 << 12
+
+
 class _Lone(_Batch):
     """One problem, whose function is called with numbers (``curve_fit``) or a vector, as SciPy does.
 
@@ -143,6 +150,12 @@ class _Lone(_Batch):
         self._one_jac = jac if callable(jac) else None
         self._columns = False
         self._first = True
+
+    @property
+    def ahead(self) -> bool:
+        """Whether values at a point and at those beside it come from one call."""
+        problem = self._problem
+        return self._columns and self._moves and (problem.parameters + 1) * problem.points <= AHEAD
 
     def _values(self, x: np.ndarray, rows: np.ndarray) -> np.ndarray:
         if self._columns:
@@ -182,14 +195,12 @@ class _Lone(_Batch):
                 return one
         except Exception:  # whatever a function does that was not written for columns: it is called with numbers
             return one
-        alone = np.stack([one[0], self._alone(several[1])])
-        apart = np.abs(found - alone).max()
-        if not (
-            apart <= 1e-10 * np.abs(alone).max() or ((np.isnan(found) == np.isnan(alone)).all() and apart != apart)
-        ):
+        alone = np.array([one[0], self._alone(several[1])])
+        apart, size = np.abs([found - alone, alone]).max(axis=(1, 2))
+        if not (apart <= 1e-10 * size or ((np.isnan(found) == np.isnan(alone)).all() and apart != apart)):
             return one
         self._columns = True
-        return super().values(x, rows)
+        return found[:1]
 
     def jacobian(self, x: np.ndarray, rows: np.ndarray, values: np.ndarray) -> np.ndarray:
         if self._one_jac is None:

@@ -17,12 +17,14 @@ ILL_CONDITIONED = 1e-8
 PICK = 0.9
 
 
-class Stopped(Exception):
-    """The callback asked to stop."""
+class Halted(KeyboardInterrupt):
+    """Ctrl-C during a batch. `ends` are those of all problems, at the best points so far."""
+
+    ends: dict[str, Any]
 
 
 def solve(problem: FitProblem, evaluation: Evaluation) -> dict[str, Any]:
-    """Fit all problems of a batch; return what holds at their ends, as `FitProblem` says."""
+    """Fit all problems of a batch; return what holds at their ends, as `FitProblem` says. Ctrl-C raises `Halted`."""
     if problem.problems == 0:
         return of_none(problem)
     with np.errstate(all="ignore"):
@@ -44,7 +46,14 @@ def solve(problem: FitProblem, evaluation: Evaluation) -> dict[str, Any]:
         if engine.running < problem.problems:
             x, rows = engine.points(), engine.rows()
             values = values[rows]
-        _run(problem, evaluation, engine, x, rows, values)
+        run = _run_ahead if getattr(evaluation, "ahead", False) else _run
+        try:
+            run(problem, evaluation, engine, x, rows, values)
+        except KeyboardInterrupt as interrupt:
+            engine.end_rows(engine.rows(), int(FitStatus.CALLBACK))
+            halted = Halted(*interrupt.args)
+            halted.ends = engine.ends(problem.uncertainty is not None, problem.uncertainty == "covariance")
+            raise halted.with_traceback(interrupt.__traceback__) from None
         return _ends(problem, evaluation, engine)
 
 
@@ -87,6 +96,22 @@ def _run(problem: FitProblem, evaluation: Evaluation, engine: Any, x: Any, rows:
             values = evaluation.values(x, rows)
 
 
+def _run_ahead(problem: FitProblem, evaluation: Any, engine: Any, x: Any, rows: Any, values: Any) -> None:
+    """Run a small problem with values at a trial point and at those beside it in one call: most trials are taken."""
+    typical, watched = evaluation.typical, problem.progress is not None or problem.callback is not None
+    found: Any = None
+    if engine.running:
+        points, which = engine.moved(True, typical)
+        found = evaluation.moved_values(points, which, len(points)) if len(points) else np.empty((0, 1, problem.points))
+    while engine.running:
+        wanted = engine.take_values(values)
+        running = engine.turn_moved(found) if wanted else engine.turn(None)
+        if (watched and _told(problem, engine, rows)) or not running:
+            return
+        both = evaluation.moved_values(*engine.moved(True, typical, True), 1)[0]
+        values, found = both[:1], both[1:, None]
+
+
 def _told(problem: FitProblem, engine: Any, rows: np.ndarray) -> bool:
     """Tell whoever watches; whether the callback asked to stop."""
     if problem.progress is not None:
@@ -104,7 +129,8 @@ def _told(problem: FitProblem, engine: Any, rows: np.ndarray) -> bool:
 def _ends(problem: FitProblem, evaluation: Evaluation, engine: Any) -> dict[str, Any]:
     wanted = problem.uncertainty is not None
     ends: dict[str, Any] = engine.ends(wanted, problem.uncertainty == "covariance")
-    if wanted:
+    lone = problem.problems == 1 and ends["condition"][0] >= ILL_CONDITIONED and ends["rank"][0] >= ends["free"][0]
+    if wanted and not lone:  # (arrays of one number would take as long as a turn)
         poor = np.flatnonzero((ends["condition"] < ILL_CONDITIONED) | (ends["rank"] < ends["free"]))
         poor = poor[ends["njev"][poor] > 0]
         if len(poor):  # squares have lost the digits: once more from J at the end

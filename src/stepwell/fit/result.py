@@ -121,6 +121,8 @@ class FitResult(Presented, ComputedLater):
         if is_lazy(self.status):
             return "not computed yet: dask.compute(result) does, or a field's compute()"
         counts, fits = self._counts(), math.prod(self.status.shape)
+        if fits == 0:
+            return "there were no fits"
         return "; ".join(f"{count} of {fits}: {status.message}" for status, count in counts.items())
 
     def _counts(self) -> dict[FitStatus, int]:

@@ -20,7 +20,15 @@ from stepwell.arrays import (
     to_host,
 )
 from stepwell.arrays.checks import read_host_array, require_each
-from stepwell.common.checks import read_real, read_whole, require, require_function, require_kind, require_shape
+from stepwell.common.checks import (
+    read_choice,
+    read_real,
+    read_whole,
+    require,
+    require_function,
+    require_kind,
+    require_shape,
+)
 from stepwell.common.keywords import keywords_told
 from stepwell.common.typing import ArrayLike, BoundsLike, NumberOrArray, OperatorLike
 from stepwell.krylov.bounded import exactly_scaled, read_box
@@ -113,7 +121,7 @@ def lasso(
     start = time.perf_counter()
     tol = read_real("tol", tol, above=0)
     maxiter = read_whole("maxiter", maxiter, 0, as_float=True)
-    require(method in ("auto", "admm", "fista"), "method", method, "'auto', 'admm', 'fista'")
+    read_choice("method", method, ("auto", "admm", "fista"))
     require_function("callback", callback)
     problem = exactly_scaled(prepare(A, B, None, x0, axis=axis))
     lams = read_numbers("lam", lam, problem.columns)
