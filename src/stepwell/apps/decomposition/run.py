@@ -19,6 +19,7 @@ from stepwell.apps.files.named import HDF5
 from stepwell.apps.files.points import write_points
 from stepwell.apps.files.tables import write_table
 from stepwell.apps.images.mapping import NOT_FITTED, UNFINISHED
+from stepwell.apps.images.presenting import Told
 from stepwell.apps.images.work import Work, forget_finished, identity, make_folder, plain, refuse_other_settings
 from stepwell.apps.waveform import gedi
 from stepwell.apps.waveform.deconvolution import Shots, load_shots
@@ -39,7 +40,7 @@ _NARROW = ("background", "residual")
 
 
 @dataclasses.dataclass(frozen=True)
-class DecompositionRun:
+class DecompositionRun(Told):
     """What was made of a file.
 
     Attributes

@@ -16,6 +16,7 @@ import numpy as np
 from stepwell.apps.files.tables import write_table
 from stepwell.apps.images import Image, Work, fill, open_image
 from stepwell.apps.images.mapping import FORMATS, UNFINISHED, Format, open_beside, put_back, statistics, write_maps
+from stepwell.apps.images.presenting import Mapped
 from stepwell.apps.images.regions import REGIONS, region_table, require_labels
 from stepwell.apps.images.work import STEP_BYTES, forget_finished, identity, make_folder, plain, refuse_other_settings
 from stepwell.apps.relaxation.fit import fit_voxels
@@ -36,7 +37,7 @@ PICTURE = "maps.png"
 
 
 @dataclasses.dataclass(frozen=True)
-class RelaxationRun:
+class RelaxationRun(Mapped):
     """What was made of a series.
 
     Attributes

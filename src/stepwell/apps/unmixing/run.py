@@ -17,6 +17,7 @@ import numpy as np
 from stepwell.apps.files import envi, raster
 from stepwell.apps.files.named import open_named
 from stepwell.apps.images import Image, Work, fill, open_image
+from stepwell.apps.images.presenting import Mapped
 from stepwell.apps.images.work import STEP_BYTES, forget_finished, identity, make_folder, plain, refuse_other_settings
 from stepwell.apps.unmixing.library import WAVELENGTHS, SpectralLibrary, read_library
 from stepwell.apps.unmixing.pixels import NOT_SOLVED, Unmixing, unmix_pixels
@@ -31,7 +32,7 @@ from stepwell.common.temporary import scratch_folder
 
 
 @dataclasses.dataclass(frozen=True)
-class UnmixRun:
+class UnmixRun(Mapped):
     """What was made of an image.
 
     Attributes

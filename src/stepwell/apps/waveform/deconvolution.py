@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.api.lsq import nnls
+from stepwell.apps.images.presenting import Told
 from stepwell.arrays import Array, host_copy, is_container
 from stepwell.arrays.checks import read_array
 from stepwell.arrays.over_systems import over_systems
@@ -85,7 +86,7 @@ class Shots:
 
 
 @dataclasses.dataclass(frozen=True)
-class Deconvolution:
+class Deconvolution(Told):
     """Shots, the amplitudes recovered from them, and the waveforms these amplitudes explain."""
 
     shots: Shots
@@ -98,6 +99,12 @@ class Deconvolution:
         if isinstance(least, float) and np.isnan(least):  # the threshold of a shot that is not finite: no return
             least = np.inf
         return find_returns(self.amplitudes[shot], least)
+
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
+        """Draw the first four shots, and save the picture where `path` says; needs matplotlib."""
+        from stepwell.apps.waveform.plots import plot_shots
+
+        return plot_shots(self, path)
 
 
 def synthetic_shots(
