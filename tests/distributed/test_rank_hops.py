@@ -223,8 +223,10 @@ class Late:
 
 @pytest.mark.parametrize(("ranks", "latencies"), [(2, 1), (4, 2), (6, 3), (7, 4), (8, 3)])
 def test_latencies_of_a_run_add_up_as_the_logarithm_says(ranks, latencies, hops):
-    """Where ranks are no power of two, extra ones hand in their sums first and hear of the total last: of 7 there are 3,
-    one latency more; of 6, two, whose way takes no longer than that of the others."""  # fmt: skip
+    """Where ranks are no power of two, extra ones hand in their sums first and hear of the total last.
+
+    Of 7 there are 3, which makes one latency more; of 6, two, whose way is no longer than that of the others.
+    """
 
     def program(comm):
         late = Late(comm)
