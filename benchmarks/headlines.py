@@ -48,7 +48,8 @@ def machine_of(held: dict[str, Any]) -> str:
         return str(held["gpu"]).removeprefix("NVIDIA ")
     cores = held.get("cores") or held["threads"]
     arm = "NEON" in (held.get("instructions"), held.get("instruction_set"))
-    return f"{cores} cores, {'ARM Neoverse N1' if arm else 'Xeon, AVX-512'}"
+    busy = ", busy" if held.get("load average at start", 0) > 2 * cores else ""
+    return f"{cores} cores, {'ARM Neoverse N1' if arm else 'Xeon, AVX-512'}{busy}"
 
 
 def versions_of(held: dict[str, Any]) -> dict[str, str]:
@@ -132,9 +133,17 @@ def fits() -> Iterator[dict[str, Any]]:
     part = kept("fits")
     for name, found in part.items():
         lines = found["figures"]["medians"]
-        peers = {"a loop over `scipy.optimize.curve_fit`": lines["SciPy"]}
+        peers = {"a loop over `scipy.optimize.curve_fit` (a few of them, scaled)": lines["SciPy"]}
         work = f"{found['figures']['problems']:,} curve fits within bounds, {name}"
         yield entry(f"fits-{name}", work, found["machine"], lines["compiled"], peers, "python benchmarks/fits.py")
+
+
+def variation() -> Iterator[dict[str, Any]]:
+    """Total variation on two cores; `benchmarks/tv.py` names its works, and its last row has the machine."""
+    *rows, about = kept("tv")["seconds"]["figures"]
+    for number, row in enumerate(rows):
+        peers = {row["peer"]: row["peer_seconds"]}
+        yield entry(f"tv-{number}", row["work"], about["machine"], row["seconds"], peers, "python benchmarks/tv.py")
 
 
 def gpu_batch() -> Iterator[dict[str, Any]]:
@@ -189,7 +198,7 @@ def gpu_sizes() -> dict[str, Any]:
 
 
 PARTS: tuple[Callable[[], Iterator[dict[str, Any]]], ...] = (
-    iterations, batch, shots, slices, fits, cells, gpu_batch, gpu_shots, gpu_optimizer,
+    iterations, batch, shots, slices, fits, variation, cells, gpu_batch, gpu_shots, gpu_optimizer,
 )  # fmt: skip
 #: What the README shows.
 README_ROWS = ("iteration-1000000", "batch", "lidar", "decays", "slices", "gpu-batch", "gpu-lidar", "gpu-optimizer")
@@ -212,6 +221,28 @@ def time_text(seconds: float) -> str:
         if seconds >= size or unit == "ns":
             return f"{seconds / size:.3g} {unit}"
     raise AssertionError
+
+
+def cutest_table() -> str:
+    """Make the Markdown table of how often solvers arrive."""
+    (held,) = (part for part in kept("studies/cutest-cpu")["tables"] if part["name"] == "summary")
+    lines = [
+        "| solver | problems | unsolved at 1e-3 | 1e-5 | 1e-8 | false successes | evaluations over SciPy's |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    names = ("solver", "problems", "unsolved_0", "unsolved_1", "unsolved_2", "false")
+    for row in held["rows"]:
+        lines.append(f"| {' | '.join(str(row[name]) for name in names)} | {row['ratio']:.3f} |")
+    return "\n".join(lines) + "\n"
+
+
+def nist_table() -> str:
+    """Make the Markdown table of NIST's regressions."""
+    names = ("solver", "runs", "four digits", "six digits", "claims success elsewhere", "evaluations")
+    lines = [f"| {' | '.join(names)} |", "|" + "---|" * len(names)]
+    for row in kept("nist")["all"]["figures"]["rows"]:
+        lines.append(f"| {' | '.join(f'{row[name]:,}' if name != 'solver' else row[name] for name in names)} |")
+    return "\n".join(lines) + "\n"
 
 
 def times_text(ratio: float) -> str:
@@ -248,11 +279,14 @@ def tables(figures: dict[str, Any]) -> dict[str, str]:
     """Return the text of every marked table by its name."""
     rows = figures["rows"]
     chosen = [row for key in README_ROWS for row in rows if row["key"] == key]
-    fitted = [row for row in rows if row["key"].startswith("fits-")]
-    chosen[5:5] = fitted[:1]
+    for key in ("tv-", "fits-"):
+        chosen[5:5] = [row for row in rows if row["key"].startswith(key)][:1]
     cpu = [row for row in rows if not row["key"].startswith("gpu-")]
     gpu = [row for row in rows if row["key"].startswith("gpu-")]
-    return {"readme": table(chosen), "cpu": table(cpu), "gpu": table(gpu), "commands": commands(rows)}
+    return {"readme": table(chosen), "cpu": table(cpu), "gpu": table(gpu), "commands": commands(rows)} | {
+        "cutest": cutest_table(),
+        "nist": nist_table(),
+    }
 
 
 def filled(text: str, figures: dict[str, Any]) -> str:

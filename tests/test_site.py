@@ -106,7 +106,7 @@ def toctree(page: Path) -> list[str]:
     text = page.read_text()
     blocks = re.findall(r"^```\{toctree\}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     blocks += re.findall(r"^\.\. toctree::\n((?:[ ]{3}.*\n|\n)+)", text, re.MULTILINE)
-    names = [name for block in blocks for name in re.findall(r"^ *([a-z][\w/-]+)$", block, re.MULTILINE)]
+    names = [name for block in blocks for name in re.findall(r"^ *(?:.* <)?([a-z][\w/-]+)>?$", block, re.MULTILINE)]
     return [str((page.parent / name).relative_to(DOCS)) for name in names]
 
 
