@@ -17,12 +17,14 @@ ILL_CONDITIONED = 1e-8
 PICK = 0.9
 
 
-class Stopped(Exception):
-    """The callback asked to stop."""
+class Halted(KeyboardInterrupt):
+    """Ctrl-C during a batch. `ends` are those of all problems, at the best points so far."""
+
+    ends: dict[str, Any]
 
 
 def solve(problem: FitProblem, evaluation: Evaluation) -> dict[str, Any]:
-    """Fit all problems of a batch; return what holds at their ends, as `FitProblem` says."""
+    """Fit all problems of a batch; return what holds at their ends, as `FitProblem` says. Ctrl-C raises `Halted`."""
     if problem.problems == 0:
         return of_none(problem)
     with np.errstate(all="ignore"):
@@ -45,7 +47,13 @@ def solve(problem: FitProblem, evaluation: Evaluation) -> dict[str, Any]:
             x, rows = engine.points(), engine.rows()
             values = values[rows]
         run = _run_ahead if getattr(evaluation, "ahead", False) else _run
-        run(problem, evaluation, engine, x, rows, values)
+        try:
+            run(problem, evaluation, engine, x, rows, values)
+        except KeyboardInterrupt as interrupt:
+            engine.end_rows(engine.rows(), int(FitStatus.CALLBACK))
+            halted = Halted(*interrupt.args)
+            halted.ends = engine.ends(problem.uncertainty is not None, problem.uncertainty == "covariance")
+            raise halted.with_traceback(interrupt.__traceback__) from None
         return _ends(problem, evaluation, engine)
 
 

@@ -16,8 +16,8 @@ import numpy as np
 from stepwell.apps.files.tables import write_table
 from stepwell.apps.images import Image, Work, fill, open_image
 from stepwell.apps.images.mapping import FORMATS, UNFINISHED, Format, open_beside, put_back, statistics, write_maps
-from stepwell.apps.images.regions import region_table
-from stepwell.apps.images.work import STEP_BYTES, identity, make_folder, plain, refuse_other_settings
+from stepwell.apps.images.regions import REGIONS, region_table, require_labels
+from stepwell.apps.images.work import STEP_BYTES, forget_finished, identity, make_folder, plain, refuse_other_settings
 from stepwell.apps.relaxation.fit import fit_voxels
 from stepwell.apps.relaxation.model import RelaxationModel
 from stepwell.apps.relaxation.quantities import QUANTITIES
@@ -31,6 +31,8 @@ from stepwell.common.temporary import scratch_folder
 
 #: The account of a run.
 ACCOUNT = "relax.json"
+#: What the command draws.
+PICTURE = "maps.png"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,7 +187,9 @@ def map_series(
             "inputs": {"image": [identity(path) for path in paths]}
             | {name: identity(path) for name, path in given.items()},
         }
-        refuse_other_settings(account, plain(settings), overwrite)
+        replaced = refuse_other_settings(account, plain(settings), overwrite)
+        if beside["labels"] is not None:
+            require_labels(beside["labels"], source.axis)
         spatial = source.shape[:-1]
         maps = {name: (spatial, "i2" if name in ("status", "bound") else "f4") for name in model.maps}
         work = Work(folder / UNFINISHED, plain(settings), maps, spatial[source.axis], restart=restart)
@@ -201,10 +205,12 @@ def map_series(
             return put_back(fit_voxels(model, signals[chosen], field, like=like, threads=threads), chosen)
 
         fill(source, work, make, progress=as_told(progress), step_bytes=step_bytes, small_steps=like is None)
+        if replaced:
+            forget_finished(account, REGIONS, PICTURE)
         written = write_maps(work.arrays, source, folder, format)
         marks = beside["labels"]
         if marks is not None:
-            write_table(folder / "regions.csv", region_table(work.arrays, marks, source.axis, _converged))
+            write_table(folder / REGIONS, region_table(work.arrays, marks, source.axis, _converged))
         counts, means = statistics(work, source.axis, _converged)
         held = _held(work, source)
         run = RelaxationRun(

@@ -16,8 +16,9 @@ import numpy as np
 from stepwell.apps.files.tables import write_table
 from stepwell.apps.images import Image, Work, fill, open_image
 from stepwell.apps.images.mapping import FORMATS, UNFINISHED, Format, open_beside, put_back, statistics, write_maps
-from stepwell.apps.images.regions import region_table
-from stepwell.apps.images.work import STEP_BYTES, identity, make_folder, plain, refuse_other_settings
+from stepwell.apps.images.regions import REGIONS, region_table, require_labels
+from stepwell.apps.images.work import STEP_BYTES, forget_finished, identity, make_folder, plain, refuse_other_settings
+from stepwell.apps.t2.echoes import require_echoes
 from stepwell.apps.t2.fit import fit_voxels
 from stepwell.apps.t2.maps import MAPS
 from stepwell.apps.t2.model import T2Model
@@ -34,6 +35,8 @@ from stepwell.lsq import NNLSStatus
 DEGREES = 10.0
 #: Other names under which maps are written too.
 ALIASES = {"mwf": "sfr"}
+#: What the command draws.
+PICTURES = ("maps.png", "mwf.png")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -177,6 +180,7 @@ def map_image(
                 f"{source.path}: has shape {source.shape}; allowed: four axes, the echo last; of one slice "
                 "(x, y, 1, echoes)"
             )
+        require_echoes(source)
         spatial = source.shape[:-1]
         te, notes = settle_spacing(te, source.shape[-1], read_sidecar(image) if sidecar else None)
         model = T2Model(echoes=source.shape[-1], te=te, **options)
@@ -190,7 +194,9 @@ def map_image(
             "maps": kept,
             "inputs": {name: identity(path) for name, path in ({"image": image} | given).items()},
         }
-        refuse_other_settings(account, plain(settings), overwrite)
+        replaced = refuse_other_settings(account, plain(settings), overwrite)
+        if beside["labels"] is not None:
+            require_labels(beside["labels"], source.axis)
         maps = {name: _map_shape(name, spatial, model.bins) for name in kept}
         work = Work(folder / UNFINISHED, plain(settings), maps, spatial[source.axis], restart=restart)
 
@@ -204,11 +210,13 @@ def map_image(
             return _slab(model, block, threshold, parts["mask"], angles, solving)
 
         fill(source, work, make, progress=as_told(progress), step_bytes=step_bytes, small_steps=like is None)
+        if replaced:
+            forget_finished(account, REGIONS, *PICTURES)
         named = {name: work.arrays[held] for name, held in ALIASES.items()}
         written = write_maps({**work.arrays, **named}, source, folder, format)
         marks = beside["labels"]
         if marks is not None:
-            write_table(folder / "regions.csv", region_table(work.arrays, marks, source.axis, _converged))
+            write_table(folder / REGIONS, region_table(work.arrays, marks, source.axis, _converged))
         counts, means = statistics(work, source.axis, _converged)
         resumed = work.resumed
         seconds = time.perf_counter() - began

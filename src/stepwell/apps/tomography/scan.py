@@ -39,6 +39,8 @@ CENTER = ("center_column", "rotation_axis", "center", "rot_center")
 
 #: Smallest transmission that is told apart from a dead pixel.
 SMALLEST_TRANSMISSION = 1e-6
+#: Whole numbers above it look like counts: no line integral is as large.
+LARGEST_WHOLE = 50
 
 
 @dataclass
@@ -201,7 +203,13 @@ def _integrals(file: Named, order: Order) -> tuple[np.ndarray, list[str]]:
             )
         note = [f"{chosen} has no flat and dark fields beside it, and is taken for line integrals"]
         return _ordered(np.asarray(values, dtype=np.float64), order, False), note
-    return _ordered(np.asarray(values, dtype=np.float64), order, False), []
+    notes = []
+    if values.dtype.kind in "iu" and values.size and values.max() > LARGEST_WHOLE:
+        notes.append(
+            f"whole numbers up to {values.max()} are taken for line integrals; counts of a detector need arrays "
+            "'projections', 'flat' and 'dark'"
+        )
+    return _ordered(np.asarray(values, dtype=np.float64), order, False), notes
 
 
 def _ordered(values: np.ndarray, order: Order, is_field: bool) -> np.ndarray:
