@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SUMMARIES = ROOT / "benchmarks" / "summaries"
 FILE = SUMMARIES / "headlines.json"
 #: Pages with tables of figures.
-PAGES = ("README.md", "docs/performance.md", "docs/index.md", "paper/paper.md")
+PAGES = ("README.md", "docs/performance.md", "docs/gpu.md", "paper/paper.md")
 _MARKED = re.compile(r"(<!-- figures: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -132,9 +132,12 @@ def fits() -> Iterator[dict[str, Any]]:
     """Curve fits on two cores; `benchmarks/fits.py` names its lines."""
     part = kept("fits")
     for name, found in part.items():
-        lines = found["figures"]["medians"]
+        lines, clock = found["figures"]["medians"], found["figures"].get("clock", "")
+        if "compiled" not in lines:
+            continue
         peers = {"a loop over `scipy.optimize.curve_fit` (a few of them, scaled)": lines["SciPy"]}
-        work = f"{found['figures']['problems']:,} curve fits within bounds, {name}"
+        timed = ", CPU seconds" if "CPU" in clock else ""
+        work = f"{found['figures']['problems']:,} curve fits within bounds, {name}{timed}"
         yield entry(f"fits-{name}", work, found["machine"], lines["compiled"], peers, "python benchmarks/fits.py")
 
 
@@ -223,6 +226,17 @@ def time_text(seconds: float) -> str:
     raise AssertionError
 
 
+def sizes_table(held: dict[str, Any]) -> str:
+    """Make the Markdown table of milliseconds per iteration on a GPU, by size."""
+    curves = {name: curve for name, curve in held.items() if "bounds" in name}
+    sizes = sorted({int(n) for curve in curves.values() for n in curve})
+    lines = [f"| variables | {' | '.join(curves)} |", "|" + "---|" * (1 + len(curves))]
+    for n in sizes:
+        cells = [f"{1e3 * curve[str(n)]:.3g}" if str(n) in curve else "–" for curve in curves.values()]
+        lines.append(f"| {n:,} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
 def cutest_table() -> str:
     """Make the Markdown table of how often solvers arrive."""
     (held,) = (part for part in kept("studies/cutest-cpu")["tables"] if part["name"] == "summary")
@@ -286,6 +300,7 @@ def tables(figures: dict[str, Any]) -> dict[str, str]:
     return {"readme": table(chosen), "cpu": table(cpu), "gpu": table(gpu), "commands": commands(rows)} | {
         "cutest": cutest_table(),
         "nist": nist_table(),
+        "sizes": sizes_table(figures["iterations on a GPU"]),
     }
 
 
