@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SUMMARIES = ROOT / "benchmarks" / "summaries"
 FILE = SUMMARIES / "headlines.json"
 #: Pages with tables of figures.
-PAGES = ("README.md", "docs/performance.md", "docs/index.md", "docs/curve-fitting.md", "paper/paper.md")
+PAGES = ("README.md", "docs/performance.md", "docs/index.md", "docs/gpu.md", "docs/curve-fitting.md", "paper/paper.md")
 _MARKED = re.compile(r"(<!-- figures: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -253,6 +253,17 @@ def time_text(seconds: float) -> str:
     raise AssertionError
 
 
+def sizes_table(held: dict[str, Any]) -> str:
+    """Make the Markdown table of milliseconds per iteration on a GPU, by size."""
+    curves = {name: curve for name, curve in held.items() if "bounds" in name}
+    sizes = sorted({int(n) for curve in curves.values() for n in curve})
+    lines = [f"| variables | {' | '.join(curves)} |", "|" + "---|" * (1 + len(curves))]
+    for n in sizes:
+        cells = [f"{1e3 * curve[str(n)]:.3g}" if str(n) in curve else "–" for curve in curves.values()]
+        lines.append(f"| {n:,} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
 def cutest_table() -> str:
     """Make the Markdown table of how often solvers arrive."""
     (held,) = (part for part in kept("studies/cutest-cpu")["tables"] if part["name"] == "summary")
@@ -319,6 +330,7 @@ def tables(figures: dict[str, Any]) -> dict[str, str]:
         "cutest": cutest_table(),
         "nist": nist_table(),
         "fits": "\n".join(gained) + "\n",
+        "sizes": sizes_table(figures["iterations on a GPU"]),
     }
 
 
