@@ -115,6 +115,36 @@ def feasible_start(low: np.ndarray, high: np.ndarray) -> np.ndarray:
     return np.asarray(start)
 
 
+def by_name(p0: Any, bounds: Any, names: tuple[str, ...] | None) -> tuple[Any, Any]:
+    """Return a start and bounds as arrays where they are dicts of numbers, or of arrays, by parameter names."""
+    for argument, given in (("p0", p0), ("bounds", bounds)):
+        if isinstance(given, dict):
+            known = names or ()
+            stray = [name for name in given if name not in known]
+            allowed = ", ".join(known) or "none: the function does not name its parameters"
+            require(not stray, argument, stray[0] if stray else None, f"names among {allowed}")
+    if isinstance(p0, dict):
+        missing = [name for name in names or () if name not in p0]
+        require(not missing, "p0", sorted(p0), f"all of {', '.join(names or ())}")
+        p0 = _beside([p0[name] for name in names or ()], "p0")
+    if isinstance(bounds, dict):
+        pairs = [bounds.get(name, (-math.inf, math.inf)) for name in names or ()]
+        for pair in pairs:
+            require(isinstance(pair, tuple | list) and len(pair) == 2, "bounds", pair, "a pair (lower, upper) per name")
+        ends = [[(-math.inf, math.inf)[k] if pair[k] is None else pair[k] for pair in pairs] for k in (0, 1)]
+        bounds = (_beside(ends[0], "bounds"), _beside(ends[1], "bounds"))
+    return p0, bounds
+
+
+def _beside(values: list[Any], argument: str) -> np.ndarray:
+    read = [on_host(argument, value) for value in values]
+    try:
+        return np.stack(np.broadcast_arrays(*read), axis=-1)
+    except ValueError:
+        shapes = ", ".join(str(one.shape) for one in read)
+        raise ValueError(f"{argument} has the shapes {shapes}; allowed: shapes that broadcast") from None
+
+
 def read_start(p0: Any, low: np.ndarray, high: np.ndarray, lead: tuple[int, ...], n: int, name: str) -> np.ndarray:
     """Return starts (problems, n) inside the bounds; those outside are moved there, with a warning."""
     problems = math.prod(lead)
@@ -267,7 +297,7 @@ def read_curve(
         x0=x0, low=low, high=high, lead=lead, lone=lone, single=single,
         template=in_precision(template, single), x=xdata, own_x=own,
         y=y.reshape(-1, points), weights=weights, points=points, absolute=read_switch("absolute_sigma", absolute_sigma),
-        names=names if names is not None and len(names) == n else None, **options,
+        names=names if names is not None and len(names) == n else None, raises=check_finite is not False, **options,
     )  # fmt: skip
     return problem, Curve(f, xdata, own)
 

@@ -29,7 +29,7 @@ from stepwell.arrays.sparse import (
     is_sparse,
     linear_operator_base,
 )
-from stepwell.common.checks import WrongKind, read_choice, require_shape
+from stepwell.common.checks import WrongKind, read_choice, require_instance, require_shape
 from stepwell.common.threads import default_threads
 from stepwell.operators.block_products import dense_products
 from stepwell.operators.cuda_sparse import BlockProduct, group_rows, is_available
@@ -68,6 +68,7 @@ def as_operator(A: Any, dtype: Any = None, *, name: str = "A", columns: int | No
     >>> operator.adjoint(np.array([[1.0], [1.0], [5.0]])).ravel()
     array([1., 3.])
     """
+    require_instance("name", name, str)
     if dtype is not None:
         dtype = read_choice("dtype", dtype, ("float64", "float32"))
     if isinstance(A, Operator):

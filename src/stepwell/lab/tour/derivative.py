@@ -12,9 +12,9 @@ from stepwell.lab.tour.chapter import Account, Chapter, Clock, Comparison, Stage
 from stepwell.operators import gradient
 
 #: Samples of a signal, and signals: for the tour, and for a quick one.
-SIZES = ((200, 32), (40, 4))
+SIZES = ((100, 16), (40, 4))
 #: Values of λ at which the error and its slope are shown.
-LAMS = np.geomspace(0.03, 3.0, 13)
+LAMS = np.geomspace(0.03, 3.0, 9)
 #: Step of the central difference, relative to λ; its error is of the order of its square.
 STEP = 1e-4
 TOL = 1e-12

@@ -26,6 +26,12 @@ def decay(t: np.ndarray, size: Any, rate: Any) -> np.ndarray:
     return np.asarray(size * np.exp(-rate * t))
 
 
+def slopes(t: np.ndarray, size: Any, rate: Any) -> np.ndarray:
+    """Return the derivatives of the model, a column per parameter."""
+    falls = np.exp(-rate * t)
+    return np.stack([falls, -size * t * falls], axis=-1)
+
+
 def run(stage: Stage) -> Account:
     """Fit every curve; fit a few of them with SciPy."""
     side, few = SIDES[stage.quick], FEW[stage.quick]
@@ -45,12 +51,13 @@ def run(stage: Stage) -> Account:
         place.wait()
     x, converged = place.fetch(result.x), int(np.sum(place.fetch(result.success)))
     peer_x = np.empty((few, 2))
-    tight = {"ftol": TOL, "xtol": TOL, "gtol": TOL}
+    # MINPACK, with derivatives, is SciPy's fastest way. It knows no bounds, and here none is active.
+    how: dict[str, Any] = {"method": "lm", "jac": slopes, "ftol": TOL, "xtol": TOL, "gtol": TOL}
     with Clock() as peer_clock:
         for curve in range(few):
             with peer_clock.pause():
                 stage.tell(f"SciPy: curve {curve + 1} of {few}", 0.6 + 0.4 * curve / few)
-            peer_x[curve] = optimize.curve_fit(decay, t, y[curve], np.ones(2), bounds=(0, 50), **tight)[0]
+            peer_x[curve] = optimize.curve_fit(decay, t, y[curve], np.ones(2), **how)[0]
             if peer_clock.now() > PATIENCE:
                 few = curve + 1
                 break
@@ -61,7 +68,7 @@ def run(stage: Stage) -> Account:
         f"parameters differ by {gap:.0e}",
         # The gradient is known to rounding, and the normal equations of these curves have a condition below 100.
         converged == count and gap <= 1e-6,
-        "SciPy curve_fit, a loop over curves",
+        "SciPy curve_fit by MINPACK with derivatives, a loop over curves",
         peer_clock.seconds / few,
         gap=gap,
     )
@@ -74,9 +81,9 @@ def run(stage: Stage) -> Account:
     blocks: list[Block] = [
         Text(
             f"{converged:,} of {count:,} noisy decays were fitted within bounds in {duration(clock.seconds)}: a curve "
-            "per pixel, with size and rate of a compiled exponential, and a status per curve. SciPy's curve_fit was "
-            f"given {few}. It is "
-            "made for one curve and any Python function; most of its time is Python's, and it knows no batches. "
+            "per pixel, with size and rate of a compiled exponential, and a status per curve. SciPy's fastest way, "
+            f"MINPACK with derivatives and without bounds, was given {few}, one by one. It is made for one curve "
+            "and any Python function; most of its time is Python's, and it knows no batches. "
             "Models of your own are compiled from a formula (stepwell.models.expression)."
         ),
         Gallery([picture, _figure(t, y, x)]),
