@@ -4,7 +4,7 @@
     python scripts/accessibility.py build/docs tour.html    # a folder, or single pages
 
 axe-core is a package of npm (`npm install axe-core`), or named by --axe. Chromium is found on the path, or named by
-STEPWELL_BROWSER. Where one of the two is missing the program says so and ends with 77, by which programs of tests say that
+STEPWELL_BROWSER. Where one of the two is missing the program says so and ends with 77, by which programs say that
 they were left out. At 390 and 1400 pixels nothing may be wider than the window, tables excepted that scroll by
 themselves; at 1400 no block of code may need to be scrolled. Ends with 1 where something is wrong.
 """
