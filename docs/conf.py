@@ -63,6 +63,7 @@ autodoc_mock_imports = [
     name for name in ("torch", "botorch", "sklearn", "cil") if importlib.util.find_spec(name) is None
 ]
 autodoc_typehints = "signature"
+autodoc_type_aliases = {name: name for name in ("ArrayLike", "OperatorLike", "BoundsLike", "NumberOrArray", "Array")}
 autodoc_typehints_format = "short"
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 80

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import inspect
 import re
 import subprocess
 import sys
@@ -68,6 +69,17 @@ def test_the_api_reference_has_what_a_module_offers(module):
         assert name in listed or name in stepwell.__all__, f"{module}.{name} is on no page of docs/reference"
 
 
+@pytest.mark.parametrize("module", list(reference()))
+def test_every_function_has_an_example(module):
+    if module == "stepwell.torch" or module.startswith("stepwell.plugs."):
+        pytest.importorskip(module.rpartition(".")[2])
+    offered = importlib.import_module(module)
+    for name in reference()[module]:
+        found = getattr(offered, name)
+        if inspect.isfunction(found):
+            assert ">>> " in (inspect.getdoc(found) or ""), f"{module}.{name} has no example"
+
+
 def test_every_status_is_on_the_page_of_statuses():
     page = (DOCS / "reference" / "statuses.md").read_text()
     enums = [
@@ -106,7 +118,7 @@ def toctree(page: Path) -> list[str]:
     text = page.read_text()
     blocks = re.findall(r"^```\{toctree\}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     blocks += re.findall(r"^\.\. toctree::\n((?:[ ]{3}.*\n|\n)+)", text, re.MULTILINE)
-    names = [name for block in blocks for name in re.findall(r"^ *([a-z][\w/-]+)$", block, re.MULTILINE)]
+    names = [name for block in blocks for name in re.findall(r"^ *(?:.* <)?([a-z][\w/-]+)>?$", block, re.MULTILINE)]
     return [str((page.parent / name).relative_to(DOCS)) for name in names]
 
 

@@ -12,7 +12,14 @@ from typing import Any
 
 SIDE = 320
 #: Example -> number of its figure and of the panel in it, from 0; negative numbers count from the end.
-PANELS: dict[str, tuple[int, int]] = {}
+PANELS: dict[str, tuple[int, int]] = {
+    "t2_mapping": (-1, 1),
+    "unmixing": (0, 0),
+    "stippling": (0, 1),
+    "full_waveform_inversion": (0, 1),
+    "tv_denoising": (0, 2),
+    "tomography": (0, 1),
+}
 
 _figures: dict[Path, list[Any]] = {}
 
@@ -33,7 +40,7 @@ def panel_alone(figure: Any, panel: int | None, path: Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     panels = [axes for axes in figure.axes if axes.get_label() != "<colorbar>"]
-    chosen = panels[panel] if panel is not None else max(panels, key=lambda axes: _area(axes))
+    chosen = panels[panel] if panel is not None else max(panels, key=_area)
     figure.set_layout_engine("none")
     figure.set_size_inches(3.2, 3.2)
     for axes in figure.axes:

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from stepwell.arrays import capture as capture_graph
 from stepwell.arrays.bounds import split_bounds
-from stepwell.common.checks import read_real, read_switch, read_whole, require, require_kind, warn_caller
+from stepwell.common.checks import read_choice, read_real, read_switch, read_whole, require, require_kind, warn_caller
+from stepwell.common.keywords import keywords_told
 from stepwell.quasi_newton.optimizer import LBFGSB as Engine
 
 __all__ = ["LBFGSB"]
@@ -73,6 +74,7 @@ class LBFGSB(torch.optim.Optimizer):
     tensor([1., 1.], dtype=torch.float64)
     """
 
+    @keywords_told
     def __init__(
         self,
         params: Iterable[Any],
@@ -89,7 +91,8 @@ class LBFGSB(torch.optim.Optimizer):
     ) -> None:
         allowed = "1: the line search chooses the length of steps"
         require(read_real("lr", lr) == 1, "lr", lr, allowed)
-        require(line_search_fn in (None, "strong_wolfe"), "line_search_fn", line_search_fn, "None or 'strong_wolfe'")
+        if line_search_fn is not None:
+            read_choice("line_search_fn", line_search_fn, ("strong_wolfe",))
         defaults = dict(
             lr=lr,
             max_iter=read_whole("max_iter", max_iter, 1),

@@ -42,6 +42,12 @@ def test_bad_arguments(options, message):
         stepwell.lsq_linear(A, b, **options)
 
 
+@pytest.mark.parametrize("options", [{}, dict(equality=(np.ones(3), 1.0)), dict(sum_bounds=(0, 1))])
+def test_A_with_one_axis_is_named(options):
+    with pytest.raises(ValueError, match=r"A has shape \(3,\); allowed: \(m, n\) or \(systems, m, n\)"):
+        stepwell.lsq_linear(np.ones(3), np.ones(5), **options)
+
+
 def test_numbers_of_matrices():
     with pytest.raises(ValueError, match=r"which is 2.0 at index 3; allowed: 0 to 1"):
         stepwell.lsq_linear(np.stack([A, A]), b, which=np.array([0, 1, 0, 2]))

@@ -214,3 +214,37 @@ def test_a_residual_far_below_the_sum(dtype, size, masked):
     direct = np.linalg.norm((x @ A.T.astype(np.float64) - b) / size, axis=1)
     # Residuals are a tenth of b and more: of their squares at most two digits are lost.
     assert found.residual / size == pytest.approx(direct, rel=100 * 2.3e-16 + 10 * float(np.finfo(dtype).eps))
+
+
+@pytest.mark.parametrize("side", ["lower", "upper", "both"])
+def test_a_sum_in_float32_that_bounds_reach_but_for_rounding(side):
+    """Bounds and sum are rounded one by one, to 2^-24 of themselves: what they then miss is no proof of anything."""
+    rng = np.random.default_rng(11)
+    for _ in range(50):
+        n = int(rng.integers(1, 6))
+        A, b = rng.standard_normal((7, n)).astype(np.float32), rng.standard_normal(7).astype(np.float32)
+        at = rng.standard_normal(n)
+        ends = {"lower": (at, np.inf), "upper": (-np.inf, at), "both": (at, at)}[side]
+        total = {"lower": (-np.inf, at.sum()), "upper": (at.sum(), np.inf), "both": (at.sum(), at.sum())}[side]
+        size = np.abs(at).sum()
+        for r in (
+            stepwell.lsq_linear(A, b, ends, sum_bounds=total),
+            stepwell.lsq_gram(A.T @ A, A.T @ b, ends, sum_bounds=total),
+        ):
+            assert r.status == NNLSStatus.CONVERGED
+            assert r.x == pytest.approx(at, abs=8 * 2.0**-24 * size)
+            assert r.equality_error <= 8 * 2.0**-24 * size
+    for apart in (1e-5, 1.0):
+        r = stepwell.lsq_linear(A, b, (at, at), sum_bounds=(at.sum() + apart * size, np.inf))
+        assert r.status == NNLSStatus.INFEASIBLE
+
+
+def test_a_column_of_zeros_between_bounds_takes_the_multiplier_away():
+    """It costs nothing, so the sum costs nothing: the others are at their own minimum, to the last digit."""
+    G, c = np.diag([0.0, 7e14, 40.0]), np.array([0.0, 1.77e-48, 0.0])
+    lower, upper = np.array([-4e-57, 0, 0]), np.array([6e-58, 2e-57, 1e-57])
+    r = stepwell.lsq_gram(G, c, (lower, upper), sum_bounds=(-1e-56, -2e-58))
+    assert r.status == NNLSStatus.CONVERGED
+    assert r.x[1] == pytest.approx(1.77e-48 / 7e14, rel=1e-12)
+    assert r.x[2] == pytest.approx(0, abs=1e-72)
+    assert r.multipliers[0] == pytest.approx(0, abs=1e-75)

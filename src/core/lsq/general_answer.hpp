@@ -165,7 +165,9 @@ private:
         measured.task = task.extent.gram_only ? measured.size : measured.given + residual_norm;
         if (summed) {
             sum = team.sum(sum);
-            const double low = this->sum_low, high = this->sum_high;
+            // (The ends that were given: those that are met may be theirs but for rounding.)
+            const double low = job.constraints.sum_low[system * job.constraints.sum_stride],
+                         high = job.constraints.sum_high[system * job.constraints.sum_stride];
             measured.sum_error = max_of(0.0, max_of(low - sum, sum - high));
             measured.sum_size = team.sum(sum_size) + absolute(is_finite(high) ? high : low);
             measured.given = measured.task = measured.size;

@@ -52,7 +52,7 @@ struct GeneralSystem : GeneralColumns<Team, Matrix, Numbers> {
                     ? !this->read_gram(constraints, system)
                     : !this->read_b(b, weights, least_size) || !this->measure_columns(weights))
                 return non_finite;
-            if (!read_bounds(mask) || (constraints.summed && !sum_is_within_bounds(mask))) return infeasible;
+            if ((constraints.summed && !sum_is_within_bounds(mask)) || !read_bounds(mask)) return infeasible;
             if (task.extent.gram_only || least_size > 0) break;
             least_size = size_beyond_b(mask);
             if (least_size == 0) break;
@@ -205,8 +205,9 @@ private:
             matrix.top.multiply(team, ws.r, task.envelope, ws.w, ws.scratch);
     }
 
-    // Whether any x within the bounds that were given has a sum that is allowed, but for rounding.
-    SW_HD bool sum_is_within_bounds(const uint8_t* mask) const {
+    // Whether any x within the bounds that were given has a sum that is allowed, but for the rounding of the
+    // caller's numbers; then the sum that is nearest to it is the one to be met.
+    SW_HD bool sum_is_within_bounds(const uint8_t* mask) {
         double lowest = 0, highest = 0, size = 0;
         team.each(task.matrix.top.columns, [&](int j) {
             if (mask && !mask[j]) return;
@@ -217,8 +218,12 @@ private:
         });
         lowest = team.sum(lowest);
         highest = team.sum(highest);
-        const double room = 8 * double_epsilon * (team.sum(size) + absolute(wanted_sum()));
-        return lowest <= sum_high + room && highest >= sum_low - room;
+        const double room =
+            rounding_of_sum(this->numbers.rounds) / 8 * (team.sum(size) + absolute(wanted_sum()));
+        if (!(lowest <= sum_high + room && highest >= sum_low - room)) return false;
+        if (lowest > sum_high) sum_low = sum_high = lowest;
+        if (highest < sum_low) sum_low = sum_high = highest;
+        return true;
     }
 
     // Drops upper bounds that the sum keeps anyway, so that a point at one of them is no corner. False where

@@ -11,6 +11,7 @@ from stepwell.api.fit_blocks import are_containers, over_blocks
 from stepwell.arrays import is_array, is_cuda
 from stepwell.arrays.bounds import split_bounds
 from stepwell.common.checks import read_switch, read_whole, require, warn_caller
+from stepwell.common.keywords import keywords_told
 from stepwell.common.typing import ArrayLike
 from stepwell.derivatives import plug_for
 from stepwell.derivatives.fit import Given
@@ -30,6 +31,7 @@ from stepwell.fit.whitening import whitened
 Loss = Literal["linear", "soft_l1", "huber", "cauchy", "arctan", "poisson"]
 
 
+@keywords_told
 def curve_fit(
     f: Callable[..., Any],
     xdata: Any,
@@ -265,6 +267,7 @@ class _Compiled:
         return self._fit(problem)
 
 
+@keywords_told
 def least_squares(
     fun: Callable[..., Any],
     x0: ArrayLike,

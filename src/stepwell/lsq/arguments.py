@@ -74,9 +74,8 @@ def check(
     convolution = isinstance(A, Convolution)
     matrix, b, single = _alike(A.pulse if convolution else A, b)
     shape = tuple(A.shape) if convolution else tuple(matrix.shape)
-    require_shape(
-        len(shape) in (2, 3) or (len(shape) > 3 and not convolution), "A", matrix, "(m, n) or (systems, m, n)"
-    )
+    if not convolution:
+        require_matrices(matrix)
     rows, columns = shape[-2:]
     if rows + columns > MAX_ROWS_AND_COLUMNS:
         raise ValueError(f"A has shape {shape}; allowed: at most {MAX_ROWS_AND_COLUMNS} rows and columns together")
@@ -195,6 +194,11 @@ def read_matrix(name: str, value: Any) -> Array:
     """Return a dense matrix, or say who takes sparse ones."""
     instead = "; or stepwell.tikhonov(A, b, lam, bounds=...), which takes sparse matrices and operators"
     return read_array(name, value, instead=instead if name == "A" else "")
+
+
+def require_matrices(matrix: Array) -> None:
+    """Raise for an A that is neither a matrix nor several."""
+    require_shape(matrix.ndim >= 2, "A", matrix, "(m, n) or (systems, m, n)")
 
 
 def _alike(matrix: Any, b: Any, names: tuple[str, str] = ("A", "b")) -> tuple[Array, Array, bool]:

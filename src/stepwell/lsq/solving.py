@@ -14,7 +14,7 @@ import numpy as np
 from stepwell.arrays import host_copy, is_array, is_cuda
 from stepwell.arrays.checks import read_array
 from stepwell.common.checks import read_choice, require
-from stepwell.lsq.arguments import Update, check, check_gram, read_matrix, without_column
+from stepwell.lsq.arguments import Update, check, check_gram, read_matrix, require_matrices, without_column
 from stepwell.lsq.batch import Batch
 from stepwell.lsq.convolution import Convolution
 from stepwell.lsq.equalities import read_equality, solve_with_equalities
@@ -53,6 +53,8 @@ def solve_linear(
     if equality is not None:
         matrix: Any = A if isinstance(A, Convolution) else read_matrix("A", A)
         right = read_array("b", b)
+        if not isinstance(A, Convolution):
+            require_matrices(matrix)
         A, b = matrix, right
         lead = without_column(right, tuple(matrix.shape), given.get("which") is not None)[0].shape[:-1]
         C, d = read_equality(equality, right, int(matrix.shape[-1]), tuple(map(int, lead)))

@@ -218,10 +218,13 @@ def certificate(part: Solved) -> None:
     most, least = (np.finfo(np.float32 if problem.single else np.float64).max, 1e-37 if problem.single else 1e-300)
     if len(problem.C) == 0:
         dual = exact(answer.per_unknown("dual")[part.which])
-        # What is beyond the largest number is infinite; what is below the smallest may be zero.
-        beyond = (np.abs(found.w) > 0.99 * exact(most)) & np.isinf(dual) & (np.sign(dual) == np.sign(found.w))
+        allowed = room * (found.norms * found.size[:, None] + np.abs(found.w)) + least
+        # What is beyond the largest number is infinite; what is below the smallest may be zero. Its sign is that of
+        # w where w is more than what rounding may leave, and any where that alone is beyond the largest number.
+        same = (np.abs(found.w) > 0.99 * exact(most)) & (np.sign(dual) == np.sign(found.w))
+        beyond = np.isinf(dual) & (same | (allowed > exact(most)))
         with np.errstate(invalid="ignore"):
-            off = np.abs(dual - found.w) > room * (found.norms * found.size[:, None] + np.abs(found.w)) + least
+            off = np.abs(dual - found.w) > allowed
         off &= ~beyond
         part.find_each("dual", sound & off.any(axis=1), lambda k: "the dual is not that of x")
     if problem.G is None:
@@ -265,8 +268,8 @@ def variances(part: Solved) -> None:
         if not (own > 1e-12 * float(part.found.size[k])) or (free.any() and np.linalg.cond(B) > 1e5):
             continue
         inverse = np.linalg.inv(B)
-        true = np.zeros(answer.n)
-        true[free] = own**2 * np.diag(inverse @ G @ inverse) / (part.found.norms[k][free] ** 2).astype(float)
+        true = np.zeros(answer.n)  # (of a sigma whose square may be below the smallest number)
+        true[free] = exact(own) ** 2 * np.diag(inverse @ G @ inverse) / part.found.norms[k][free] ** 2
         small = np.abs(part.x[k][free]).min(initial=1)
         if problem.single and min(true.max(), own, small) < 1e-34:  # floats near the smallest have few digits
             continue

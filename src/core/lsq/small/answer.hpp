@@ -92,7 +92,10 @@ struct Answer : Sums<Kind, Lanes> {
         else if constexpr (Kind::bounded)
             measured.given = max_of(b_norm, this->size_of_references());
         measured.task = max_of(measured.task, measured.given);
-        if constexpr (Kind::summed) measure_sum(measured);
+        if constexpr (Kind::summed) {
+            if (zeros_object()) return false;
+            measure_sum(measured);
+        }
         if constexpr (Kind::boxed && !Kind::summed)
             if (squared_fit > b_norm * b_norm) measured.excess = excess();
         if constexpr (Kind::penalized) {
@@ -173,6 +176,25 @@ private:
                 reach += absolute(this->in_units_of(j, nearest)) * square_root(this->square(j));
         });
         return square_root(squared_fit) - b_norm - lanes.sum(reach);
+    }
+
+    // Whether a column of zeros asks for another multiplier, of which it says the sign or that it is zero,
+    // and the duals of the others would not be those any more: least_breach() finds the one that suits all.
+    SW_HD bool zeros_object() const {
+        const double mu = this->multiplier, room = job.options.rounding * size;
+        bool objects = false, matters = false;
+        this->each_column([&](int j, int) {
+            const double square = this->square(j);
+            if (this->is_slack(j) || this->is_masked(j)) return;
+            if (square > 0) {
+                matters = matters || absolute(mu) * this->coefficient(j) > room * square_root(square);
+                return;
+            }
+            const bool falls = (in_factor | this->at_upper) & bit_of(j),
+                       rises = !(this->at_upper & bit_of(j));
+            objects = objects || (mu > 0 && rises) || (mu < 0 && falls);
+        });
+        return lanes.any(objects) && lanes.any(matters);
     }
 
     // What the sum of the x that is returned misses.
