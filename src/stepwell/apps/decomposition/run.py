@@ -155,6 +155,16 @@ def decompose_file(
         Write over what a finished run with other settings, or of another file, has left.
     threads, put, progress
         As in :func:`decompose`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from stepwell.apps import decomposition
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     run = decompose_file(decomposition.simulate(3, samples=120, returns=2).shots, f"{folder}/out")
+    ...     with open(f"{folder}/out/returns.csv") as file:
+    ...         file.readline().startswith("shot,number")
+    True
     """
     began = time.perf_counter()
     read_choice("starts", starts, ("peaks", "deconvolve"))

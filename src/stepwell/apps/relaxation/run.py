@@ -153,6 +153,16 @@ def map_series(
         CPU threads; ``progress(slabs done, slabs)``, or True for a bar.
     step_bytes : int
         About how much memory one step may take.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     echoes = np.exp(-np.array([0.01, 0.02, 0.04, 0.08]) / 0.03) * np.full((4, 4, 1, 1), 500.0)
+    ...     np.save(f"{folder}/echoes.npy", echoes)
+    ...     run = map_series(f"{folder}/echoes.npy", f"{folder}/maps", "t2star", [0.01, 0.02, 0.04, 0.08])
+    ...     round(float(np.load(f"{folder}/maps/T2star.npy")[0, 0, 0]), 4)
+    0.03
     """
     began = time.perf_counter()
     about = QUANTITIES[read_choice("quantity", quantity, QUANTITIES)]

@@ -158,6 +158,16 @@ def map_image(
         About how much memory one step may take.
     **options
         Of :class:`T2Model`: bins, t2, angles, t1, lam, chi2, noise, smooth, myelin, middle.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from stepwell.apps import t2
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.save(f"{folder}/image.npy", t2.simulate((6, 6, 1), echoes=16).signal)
+    ...     run = t2.map_image(f"{folder}/image.npy", f"{folder}/maps", te=0.010, lam=0.0)
+    ...     np.load(f"{folder}/maps/mwf.npy").shape
+    (6, 6, 1)
     """
     began = time.perf_counter()
     read_choice("format", format, FORMATS)

@@ -149,6 +149,18 @@ def unmix_image(
         CPU threads; ``progress(lines done, lines)``, or True for a bar; about how much memory one step may take.
     **options
         Of :class:`Unmixing`: total, lower, upper, by_class, draws, subset, best, seed.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from stepwell.apps import unmixing
+    >>> scene = unmixing.simulate(6, 8, bands=30)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.save(f"{folder}/image.npy", scene.image)
+    ...     bands = scene.library.wavelengths
+    ...     run = unmix_image(f"{folder}/image.npy", scene.library, f"{folder}/shares.npy", wavelengths=bands, scale=1)
+    ...     np.load(f"{folder}/shares.npy").shape[:2]
+    (6, 8)
     """
     began = time.perf_counter()
     target = Target(output)
