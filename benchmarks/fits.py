@@ -1,15 +1,20 @@
-"""Curve fits of many problems: compiled models and NumPy callables beside SciPy's ``curve_fit`` with bounds.
+"""Curve fits of many problems, and of one: compiled models, NumPy and JAX callables beside SciPy's ``curve_fit``.
 
-    python benchmarks/fits.py [--problems 20000] [--repeats 5] [--threads 2]
+    python benchmarks/fits.py [--problems 20000] [--repeats 5] [--threads 2] [--cpu]
 
-Lines alternate and take medians; SciPy fits a few problems, and its time is scaled to all. Two floors stand beside the
-compiled models: the data read once with the result written once, and as many exponentials by NumPy on one thread as
-the fits evaluate, over the threads. Raw figures: benchmarks/raw/fits.json.
+All have bounds. Lines alternate and take medians; SciPy fits a few problems, and its time is scaled to all. The
+callable is the formula in NumPy, as SciPy has it, with derivatives by differences; ``jax`` is the same as ``jax.jit``
+compiled, with its own derivatives (decays alone, after a first call). Two floors stand beside the compiled models: the
+data read once with the result written once, and as many exponentials by NumPy on one thread as the fits evaluate, over
+the threads. ``one`` is a single fit by a NumPy callable; its floor is the calls of the model that it makes. ``--cpu``
+counts the seconds of all threads in place of the time that passes, for machines that are not quiet. Raw figures:
+benchmarks/raw/fits.json.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import time
 import warnings
 
@@ -71,6 +76,25 @@ def waveforms(problems, rng):
     return model, t, y.astype(np.float32), start, box, 600
 
 
+def decay(t, a1, a2, k1, k2):
+    return a1 * np.exp(-k1 * t) + a2 * np.exp(-k2 * t)
+
+
+def perfusion(b, S0, f, fast, slow):
+    return S0 * (f * np.exp(-b * fast) + (1 - f) * np.exp(-b * slow))
+
+
+def spot(x, a, x0, y0, s, c):
+    return a * np.exp(-((x[0] - x0) ** 2 + (x[1] - y0) ** 2) / (2 * s**2)) + c
+
+
+def echoes(t, *p):
+    return sum(p[j] * np.exp(-((t - p[3 + j]) ** 2) / (2 * p[6 + j] ** 2)) for j in range(3))
+
+
+#: The same models as functions of NumPy.
+FUNCTIONS = {"decays": decay, "ivim": perfusion, "spots": spot, "waveforms": echoes}
+
 #: Problems of a line over those asked for, and SciPy's.
 LINES = {
     "decays": (decays, 1.0, 20),
@@ -82,23 +106,58 @@ LINES = {
 GOALS = {"decays": 1000, "ivim": 1000, "spots": 1000, "waveforms": 100}
 
 
-def timed(function):
+def timed(function, clock, times=1):
     def run():
-        start = time.perf_counter()
-        function()
-        return time.perf_counter() - start
+        start = clock()
+        for _ in range(times):
+            function()
+        return (clock() - start) / times
 
     return run
 
 
-def measure(name, problems, repeats, threads):
+def jax_decay():
+    """Return the decays as a function of jax.jit, in doubles; None without JAX."""
+    if importlib.util.find_spec("jax") is None:
+        return None
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+    return jax.jit(lambda t, a1, a2, k1, k2: a1 * jax.numpy.exp(-k1 * t) + a2 * jax.numpy.exp(-k2 * t))
+
+
+def measure_one(repeats, clock):
+    """Measure a single fit of 32 points by a NumPy callable, with bounds."""
+    _, t, y, start, box, _ = decays(1, np.random.default_rng(3))
+    calls = []
+
+    def counted(t, *p):
+        calls.append(np.shape(p[0]))
+        return decay(t, *p)
+
+    found = stepwell.curve_fit(counted, t, y[0], start, bounds=box)
+    points = [[np.full(shape, value) if shape else value for value in start] for shape in calls]
+    seen = interleave(
+        10 * repeats,
+        callable=timed(lambda: stepwell.curve_fit(decay, t, y[0], start, bounds=box), clock, 5),
+        SciPy=timed(lambda: scipy_curve_fit(decay, t, y[0], start, bounds=box), clock),
+        calls=timed(lambda: [decay(t, *p) for p in points], clock, 5),
+    )
+    # (The least beside the median: on a machine that is not quiet medians of a millisecond say what others do.)
+    return {
+        "problems": 1, "points": 32, "parameters": 4, "dtype": "float64", "threads": 1,
+        "evaluations": float(found.nfev), "calls": len(calls), "success": float(found.success),
+        "seconds": seen, "medians": medians(seen), "least": {who: min(values) for who, values in seen.items()},
+    }  # fmt: skip
+
+
+def measure(name, problems, repeats, threads, clock):
     make, share, few = LINES[name]
     problems = int(share * problems)
     model, x, y, start, box, exponentials = make(problems, np.random.default_rng(3))
     low, high = (np.asarray(side, float) for side in box)
 
-    def plain(x, *p):
-        return model(x, *p)
+    plain = FUNCTIONS[name]
 
     def by_scipy():
         for k in range(few):
@@ -116,14 +175,16 @@ def measure(name, problems, repeats, threads):
     def floor_bytes():
         return y.sum(), np.ones((problems, model.n * (model.n + 2) + 10))
 
-    seen = interleave(
-        repeats,
-        compiled=timed(lambda: stepwell.curve_fit(model, x, y, start, bounds=box, threads=threads)),
-        callable=timed(lambda: stepwell.curve_fit(plain, x, y, start, bounds=box, threads=threads)),
-        SciPy=timed(by_scipy),
-        exponentials=timed(floor_exp),
-        bytes=timed(floor_bytes),
-    )
+    def fit(f):
+        return lambda: stepwell.curve_fit(f, x, y, start, bounds=box, threads=threads)
+
+    works = {"compiled": fit(model), "callable": fit(plain)}
+    compiled_by_jax = jax_decay() if name == "decays" else None
+    if compiled_by_jax is not None:
+        works["jax"] = fit(compiled_by_jax)
+        works["jax"]()
+    works |= {"SciPy": by_scipy, "exponentials": floor_exp, "bytes": floor_bytes}
+    seen = interleave(repeats, **{who: timed(work, clock) for who, work in works.items()})
     seen["SciPy"] = [value * problems / few for value in seen["SciPy"]]
     seen["exponentials"] = [value / threads for value in seen["exponentials"]]
     return {
@@ -139,18 +200,26 @@ def main():
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", type=int, default=default_threads())
     parser.add_argument("--lines", nargs="*", default=list(LINES))
+    parser.add_argument("--cpu", action="store_true")
     options = parser.parse_args()
+    clock = time.process_time if options.cpu else time.perf_counter
     rows = []
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name in options.lines:
-            part = measure(name, options.problems, options.repeats, options.threads)
+            part = measure(name, options.problems, options.repeats, options.threads, clock)
+            part["clock"] = "CPU" if options.cpu else "wall"
             save("fits", name, part)
             ours = part["medians"]["compiled"]
             for other, seconds in part["medians"].items():
                 goal = part["goal"] if other == "SciPy" else "–"
                 each = 1e6 * seconds / part["problems"]
                 rows.append([name, other, f"{each:.2f}", f"{seconds / ours:.2f}", goal])
+        one = measure_one(options.repeats, clock)
+        one["clock"] = "CPU" if options.cpu else "wall"
+        save("fits", "one", one)
+        for other, seconds in one["least"].items():
+            rows.append(["one", other, f"{1e6 * seconds:.0f}", f"{seconds / one['least']['callable']:.2f}", "–"])
     table(["line", "who", "us a fit", "over compiled", "goal"], rows)
 
 

@@ -17,6 +17,8 @@ import stepwell
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 REFERENCE = ROOT / "docs" / "reference"
+STUDIES = sorted((ROOT / "docs" / "studies").glob("*.md"))
+NOTES = sorted((ROOT / "docs" / "notes").glob("*.md"))
 #: Python blocks of a page run, one after the other in one namespace.
 RUN = [page for page in PAGES if "```python" in page.read_text()]
 #: Modules that cannot be imported without an optional package.
@@ -102,17 +104,43 @@ def test_every_picture_is_made_and_shown():
         assert picture.stat().st_size <= 400_000  # a page should load at once
 
 
-@pytest.mark.parametrize("page", [*PAGES, *REFERENCE.glob("*.md")], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*PAGES, *REFERENCE.glob("*.md"), *STUDIES, *NOTES], ids=lambda page: page.name)
 def test_links_lead_somewhere(page):
     for file, anchor in re.findall(r"\]\(([^)#:]*)#?([^):]*)\)", page.read_text()):
         target = page if not file else page.parent / file
         if file.startswith("gallery/"):  # made from the examples when the site is built
-            name = Path(file).stem
-            target = ROOT / "examples" / "gallery" / ("README.txt" if name == "index" else f"{name}.py")
-        if file.startswith("images/"):  # made then, too; which they are is tested above
+            made = (ROOT / "examples" / file).with_suffix("")
+            target = made.parent / "README.txt" if made.name == "index" else made.with_suffix(".py")
+        if file.removeprefix("../").startswith("images/"):  # made then, too; which they are is tested above
             target = ROOT / "docs" / "pictures.py"
         assert target.exists(), f"{page.name} links to {file}"
         if anchor:
             heads = re.findall(r"^#+ (.*)$", target.read_text(), re.MULTILINE)
             slugs = {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
             assert anchor in slugs, f"{page.name} links to {file}#{anchor}"
+
+
+def words(text: str) -> int:
+    """Count the words that a reader reads one after the other: tables, addresses and blocks of code are looked up."""
+    text = re.sub(r"^```.*?^```$|^(?: {4}.*\n)+|^\|.*$|<!--.*?-->", "", text, flags=re.MULTILINE | re.DOTALL)
+    return len(re.sub(r"\]\([^)]*\)", "]", text).split())
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in [*PAGES, *STUDIES] if page.stem != "design"], ids=lambda page: page.name
+)
+def test_pages_are_short(page):
+    """Guides 1,500 words; performance and studies 800; details 2,000. Tables and blocks of code are not counted."""
+    limit = 800 if page in STUDIES or page.stem == "performance" else 2000 if "-details" in page.stem else 1500
+    assert words(page.read_text()) <= limit
+
+
+def test_notes_are_short():
+    """What was tried is kept in 8,000 words, all counted, and is not on the site."""
+    assert sum(len(page.read_text().split()) for page in NOTES) <= 8000
+    assert '"notes"' in (ROOT / "docs" / "conf.py").read_text()
+
+
+@pytest.mark.parametrize("page", [*PAGES, *STUDIES, ROOT / "README.md"], ids=lambda page: page.name)
+def test_links_have_titles(page):
+    assert not re.findall(r"\[`?[\w/.-]+\.(?:md|rst)`?\]\(", page.read_text())

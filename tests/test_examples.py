@@ -14,7 +14,7 @@ from mpi_runner import run_ranks
 
 pytestmark = pytest.mark.slow
 
-EXAMPLES = sorted((Path(__file__).parents[1] / "examples" / "gallery").glob("*.py"))
+EXAMPLES = sorted((Path(__file__).parents[1] / "examples" / "gallery").glob("*/*.py"))
 #: What they print when they have done what they show.
 PRINTED = {
     "tomography": ("24 of 24", "one by one"),
@@ -30,6 +30,12 @@ PRINTED = {
     "learning_endmembers": ("angles to the true spectra",),
     "hyperparameters_jax": ("one for each group",),
     "botorch_restarts": ("256 restarts", "optimize_acqf"),
+    "curve_fit_spots": ("100.00 % converged",),
+    "curve_fit_ivim": ("end at a bound",),
+    "curve_fit_waveforms": ("3000 of 3000", "errors over stated ones"),
+    "curve_fit_torch": ("after learning",),
+    "curve_fit_robust": ("height 6",),
+    "curve_fit_projection": ("400 of 400",),
     "ranks_of_mpi": ("1 ranks", "the noise is"),
 }
 #: What an example says it needs, and the package that this is.

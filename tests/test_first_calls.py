@@ -11,6 +11,16 @@ CALLS = {
     "minimize": "r = stepwell.minimize(lambda x: (float(x @ x), 2 * x), np.ones(9), jac=True, bounds=(0, 2))",
     "minimize_batch": ("r = stepwell.minimize_batch(lambda x: ((x * x).sum(1), 2 * x), np.ones((3, 9)), jac=True)"),
     "nnls": "r = stepwell.nnls(np.eye(5), np.ones(5))",
+    "lsq_linear": "r = stepwell.lsq_linear(np.eye(5), np.ones(5), bounds=(0, 1))",
+    "least_squares": "r = stepwell.least_squares(lambda x: x - 1, np.zeros(3))",
+    "curve_fit": "t = np.arange(9.0); r = stepwell.curve_fit(lambda t, a, b: a + b * t, t, 1 - 2 * t, [0.0, 0.0])",
+    "lasso": "r = stepwell.lasso(np.eye(9), np.ones(9), 0.1)",
+    "tv": "r = stepwell.tv(None, np.ones(64), 0.1, shape=(8, 8))",
+}
+#: These may need a factor of SciPy's.
+FACTORED = {
+    "cg": "r = stepwell.cg(np.eye(9), np.ones(9))",
+    "tikhonov": "r = stepwell.tikhonov(np.eye(9), np.ones(9), 0.1)",
 }
 
 
@@ -27,6 +37,12 @@ def run(code):
 def test_a_first_call_imports_no_scipy(solver):
     looked = "repr(r); print(sorted(name for name in sys.modules if name.partition('.')[0] == 'scipy'))"
     assert run(f"{CALLS[solver]}\n{looked}") == "[]"
+
+
+@pytest.mark.parametrize("solver", FACTORED)
+def test_a_first_call_imports_no_optimizers(solver):
+    heavy = "scipy.optimize", "scipy.sparse", "scipy.special"
+    assert run(f"{FACTORED[solver]}\nrepr(r); print([name for name in {heavy} if name in sys.modules])") == "[]"
 
 
 def test_a_result_made_before_scipy_was_there_is_one_of_scipy_s():

@@ -21,6 +21,7 @@ def compiler(monkeypatch, tmp_path):
 
     def compiled(source, *, code_type, options):
         made.calls += 1
+        made.options = options
         return types.SimpleNamespace(compile=lambda kind: types.SimpleNamespace(code=CODE))
 
     core = types.SimpleNamespace(ProgramOptions=lambda **options: options, Program=compiled)
@@ -49,6 +50,21 @@ def test_a_kernel_is_compiled_once(compiler):
     assert entry(compiler).read_bytes().startswith(CODE)
     compile_once({"OTHER": 1})
     assert compiler.calls == 2
+
+
+def test_quick_code_is_kept_apart(compiler, monkeypatch):
+    compile_once()
+    assert compiler.options["ofast_compile"] is None
+    for _ in range(2):
+        monkeypatch.setenv("STEPWELL_COMPILE", "quick")
+        compile_once()
+        assert compiler.options["ofast_compile"] == "mid"
+        monkeypatch.setenv("STEPWELL_COMPILE", "full")
+        compile_once()
+    assert (compiler.calls, len(list(compiler.cache.iterdir()))) == (2, 2)
+    monkeypatch.setenv("STEPWELL_COMPILE", "fast")
+    with pytest.raises(ValueError, match="STEPWELL_COMPILE is 'fast'; allowed: full, quick"):
+        compile_once()
 
 
 def test_a_kernel_on_disk_needs_no_compiler(compiler, monkeypatch):

@@ -21,6 +21,7 @@ RESULTS = {
     "cg": lambda: stepwell.cg(A.T @ A, A.T @ B),
     "tv": lambda: stepwell.tv(None, np.ones(16), 0.1, shape=(4, 4)),
     "lasso": lambda: stepwell.lasso(A, B, 0.1),
+    "curve_fit": lambda: stepwell.curve_fit(lambda t, a: a * t, np.arange(5.0), 2 * np.arange(5.0), [1.0]),
     "minimize": lambda: stepwell.minimize(lambda x: ((x - 1) ** 2).sum(), np.zeros(3)),
     "minimize_batch": lambda: stepwell.minimize_batch(
         lambda x: (((x - 1) ** 2).sum(axis=1), 2 * (x - 1)), np.zeros((2, 3)), jac=True
@@ -109,6 +110,41 @@ def test_torch_is_there_on_first_use():
 def test_typos_of_options_get_a_hint():
     with pytest.warns(match=r"unknown options \['maxitr'\] are ignored; did you mean 'maxiter'\?"):
         stepwell.minimize(lambda x: (x**2).sum(), np.ones(2), options={"maxitr": 3})
+
+
+SYSTEM, KERNEL = np.eye(4), np.eye(16)
+CALLS = {
+    "minimize": ("bound", "bounds", lambda **given: stepwell.minimize(np.sum, np.zeros(2), **given)),
+    "minimize_batch": ("jacc", "jac", lambda **given: stepwell.minimize_batch(np.sum, np.zeros((2, 2)), **given)),
+    "argmin": ("option", "options", lambda **given: stepwell.argmin(np.sum, np.zeros(2), **given)),
+    "nnls": ("max_iter", "maxiter", lambda **given: stepwell.nnls(A, B[:, 0], **given)),
+    "lsq_linear": ("bound", "bounds", lambda **given: stepwell.lsq_linear(A, B[:, 0], **given)),
+    "lsq_gram": ("maxitr", "maxiter", lambda **given: stepwell.lsq_gram(SYSTEM, np.ones(4), **given)),
+    "tikhonov": ("nois", "noise", lambda **given: stepwell.tikhonov(A, B, 0.1, **given)),
+    "cg": ("rtol", "tol", lambda **given: stepwell.cg(SYSTEM, np.ones(4), **given)),
+    "tv": ("max_iter", "maxiter", lambda **given: stepwell.tv(KERNEL, np.ones(16), 0.1, shape=(4, 4), **given)),
+    "tv_gap": ("shap", "shape", lambda **given: stepwell.tv_gap(KERNEL, np.ones(16), 0.1, **given)),
+    "lasso": ("group", "groups", lambda **given: stepwell.lasso(A, B, 0.1, **given)),
+    "curve_fit": ("bound", "bounds", lambda **given: stepwell.curve_fit(np.multiply, A, A, [1.0], **given)),
+    "least_squares": ("bound", "bounds", lambda **given: stepwell.least_squares(np.sin, [1.0], **given)),
+    "check_grad": ("direction", "directions", lambda **given: stepwell.check_grad(np.sum, np.zeros(2), **given)),
+    "LBFGSB": ("maxitr", "maxiter", lambda **given: stepwell.LBFGSB(np.zeros(3), **given)),
+    "ProjectedCG": ("memry", "memory", lambda **given: stepwell.ProjectedCG(A, **given)),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_unknown_arguments_get_a_hint(name):
+    wrong, right, call = CALLS[name]
+    said = rf"{name}\(\) got an unexpected keyword argument '{wrong}'; did you mean '{right}'\?; allowed: "
+    with pytest.raises(TypeError, match=said):
+        call(**{wrong: 1})
+
+
+def test_a_name_of_the_package_that_is_nearly_right_is_named():
+    program = "import stepwell; stepwell.tikonov"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert "Did you mean: 'tikhonov'" in done.stderr
 
 
 def test_a_forgotten_jac_is_told_where_it_costs_much():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import inspect
 import re
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from stepwell.quasi_newton.options import Options, read_options
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-EXAMPLES = sorted((ROOT / "examples" / "gallery").glob("*.py"))
+EXAMPLES = sorted((ROOT / "examples" / "gallery").glob("*/*.py"))
 
 
 def extension():
@@ -34,13 +35,16 @@ def extension():
 
 
 def reference() -> dict[str, set[str]]:
-    """Read the names of the API page, by module."""
+    """Read the names of the API pages, by module."""
     names: dict[str, set[str]] = {}
-    module = ""
-    for line in (DOCS / "reference" / "api.rst").read_text().splitlines():
+    module, inside = "", False
+    lines = (line for page in sorted((DOCS / "reference").glob("*.rst")) for line in page.read_text().splitlines())
+    for line in lines:
         if begins := re.match(r"\.\. currentmodule:: (\S+)", line):
             module = begins[1]
-        elif name := re.match(r"   (\w+)$", line):
+        if line and not line.startswith(" "):
+            inside = line.startswith(".. autosummary::")
+        elif inside and (name := re.match(r"   (\w+)$", line)):
             names.setdefault(module, set()).add(name[1])
     return names
 
@@ -55,14 +59,25 @@ def test_every_public_name_is_in_the_api_reference():
 
 @pytest.mark.parametrize("module", [name for name in reference() if name != "stepwell"])
 def test_the_api_reference_has_what_a_module_offers(module):
-    if module == "stepwell.torch":
-        pytest.importorskip("torch")
+    if module == "stepwell.torch" or module.startswith("stepwell.plugs."):
+        pytest.importorskip(module.rpartition(".")[2])
     offered = importlib.import_module(module)
     listed = reference()[module]
     for name in listed:
         assert hasattr(offered, name), f"{module} has no {name}"
     for name in getattr(offered, "__all__", listed):
-        assert name in listed or name in stepwell.__all__, f"{module}.{name} is not in docs/reference/api.rst"
+        assert name in listed or name in stepwell.__all__, f"{module}.{name} is on no page of docs/reference"
+
+
+@pytest.mark.parametrize("module", list(reference()))
+def test_every_function_has_an_example(module):
+    if module == "stepwell.torch" or module.startswith("stepwell.plugs."):
+        pytest.importorskip(module.rpartition(".")[2])
+    offered = importlib.import_module(module)
+    for name in reference()[module]:
+        found = getattr(offered, name)
+        if inspect.isfunction(found):
+            assert ">>> " in (inspect.getdoc(found) or ""), f"{module}.{name} has no example"
 
 
 def test_every_status_is_on_the_page_of_statuses():
@@ -98,11 +113,37 @@ def test_defaults_of_the_options_are_what_is_documented():
     assert documented["``cauchy``"].strip('`"') == settings.cauchy
 
 
-def test_every_page_is_in_the_table_of_contents():
-    contents = (DOCS / "index.md").read_text()
-    listed = set(re.findall(r"^([\w/-]+)$", contents, re.MULTILINE))
-    pages = {str(page.relative_to(DOCS).with_suffix("")) for page in [*DOCS.glob("*.md"), *DOCS.glob("reference/*")]}
-    assert pages - {"index"} == listed - {"gallery/index"}
+def toctree(page: Path) -> list[str]:
+    """Return the pages that a page lists in its tables of contents, as paths below docs/ without ending."""
+    text = page.read_text()
+    blocks = re.findall(r"^```\{toctree\}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    blocks += re.findall(r"^\.\. toctree::\n((?:[ ]{3}.*\n|\n)+)", text, re.MULTILINE)
+    names = [name for block in blocks for name in re.findall(r"^ *(?:.* <)?([a-z][\w/-]+)>?$", block, re.MULTILINE)]
+    return [str((page.parent / name).relative_to(DOCS)) for name in names]
+
+
+def test_every_page_is_in_the_table_of_contents_once():
+    """Five sections, and every page below one of them, so that each has a sidebar."""
+    assert toctree(DOCS / "index.md") == ["start", "guide", "applications", "reference", "development"]
+    found = [DOCS / "index.md", *DOCS.glob("*.md"), *DOCS.glob("reference/*.*"), *DOCS.glob("studies/*.md")]
+    pages = {str(page.relative_to(DOCS).with_suffix("")): page for page in found}
+    listed = [name for page in set(pages.values()) for name in toctree(page)]
+    assert len(listed) == len(set(listed))
+    assert set(pages) - {"index"} == set(listed) - {"gallery/index"}
+
+
+def test_the_gallery_is_in_groups():
+    folders = {script.parent.name for script in EXAMPLES}
+    assert not list((ROOT / "examples" / "gallery").glob("*.py"))
+    conf = ast.parse((DOCS / "conf.py").read_text())
+    (groups,) = (
+        ast.literal_eval(node.value)
+        for node in conf.body
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "GROUPS"
+    )
+    assert set(groups) == folders
+    for group in groups:
+        assert (ROOT / "examples" / "gallery" / group / "README.txt").exists()
 
 
 @pytest.mark.parametrize("script", EXAMPLES, ids=lambda path: path.name)

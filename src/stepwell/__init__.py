@@ -101,7 +101,8 @@ sys.modules["stepwell.models"] = _Elsewhere("stepwell.models", "stepwell.fit.mod
 def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
-        raise AttributeError(f"module 'stepwell' has no attribute {name!r}")
+        # (Of the name and the module Python makes its "Did you mean".)
+        raise AttributeError(f"module 'stepwell' has no attribute {name!r}", name=name, obj=sys.modules[__name__])
     if name in _MODULES:
         try:
             value = importlib.import_module(f"{home}.{name}")

@@ -11,6 +11,7 @@ from torch import Tensor
 from stepwell.arrays import capture as capture_graph
 from stepwell.arrays.bounds import split_bounds
 from stepwell.common.checks import read_choice, read_real, read_switch, read_whole, require, require_kind, warn_caller
+from stepwell.common.keywords import keywords_told
 from stepwell.quasi_newton.optimizer import LBFGSB as Engine
 
 __all__ = ["LBFGSB"]
@@ -73,6 +74,7 @@ class LBFGSB(torch.optim.Optimizer):
     tensor([1., 1.], dtype=torch.float64)
     """
 
+    @keywords_told
     def __init__(
         self,
         params: Iterable[Any],

@@ -239,3 +239,77 @@ def test_endmembers_of_the_image_itself(tmp_path, method):
     np.testing.assert_allclose(answer[:, :, order], shares, atol=1e-5)
     assert (tmp_path / "out_endmembers.csv").exists()
     assert (tmp_path / "out_means.csv").read_text().startswith("name,mean")
+
+
+@pytest.mark.parametrize("interleave", ["bsq", "bil", "bip"])
+def test_a_raster_is_read_as_one_whatever_header_lies_beside_it(tmp_path, interleave):
+    """A GeoTIFF and an ENVI image may share a name: the numbers of neither are those of the other."""
+    pytest.importorskip("rasterio")
+    write_raster(tmp_path / "a.tif", CUBE)
+    write_raster(tmp_path / "a.img", 2 * CUBE, driver="ENVI", interleave=interleave)
+    assert (tmp_path / "a.hdr").exists()
+    np.testing.assert_array_equal(open_image(tmp_path / "a.tif").read(0, 6), CUBE)
+    np.testing.assert_array_equal(open_image(tmp_path / "a.hdr").read(0, 6), 2 * CUBE)
+
+
+def test_a_turned_grid_is_not_lost_in_silence(tmp_path):
+    rasterio = pytest.importorskip("rasterio")
+    turned = rasterio.Affine(30, 4, 5e5, 4, -30, 4e6)
+    write_raster(tmp_path / "a.tif", SCENE.image[:3, :4], transform=turned)
+    write_library(tmp_path / "library.csv", SCENE.library)
+    np.save(tmp_path / "waves.npy", WAVES)
+    for output, kept in (("b", False), ("c.npy", False), ("d.tif", True)):
+        run = invoke("unmix", tmp_path / "a.tif", tmp_path / "library.csv", "-o", tmp_path / output, "--no-plots",
+                     "--wavelengths", tmp_path / "waves.npy")  # fmt: skip
+        assert run.exit_code == 0, run.output
+        assert ("georeference of the image is not kept" not in run.stderr) == kept
+    with rasterio.open(tmp_path / "d.tif") as made:
+        assert made.transform == turned
+
+
+# ---- endmembers in the image's unit ----
+
+
+@pytest.mark.parametrize("words", [[], ["--scale", "auto"], ["--scale", "4096"]])
+def test_endmembers_are_in_the_unit_of_the_image(tmp_path, words):
+    """A scale factor in the header, or a scale that is given, changes neither abundances nor that they fit."""
+    scene = unmixing.simulate(12, 10, bands=30, noise=0.0, seed=2)
+    whole = np.clip(np.round(scene.image * 4096), 0, None).astype(np.uint16)
+    np.save(tmp_path / "plain.npy", whole / 4096)  # exactly
+    (tmp_path / "whole.img").write_bytes(np.ascontiguousarray(whole.transpose(2, 0, 1)).tobytes())
+    told = "" if words[1:] == ["4096"] else "reflectance scale factor = 4096\n"
+    (tmp_path / "whole.hdr").write_text(
+        f"ENVI\nsamples = 10\nlines = 12\nbands = 30\ndata type = 12\ninterleave = bsq\nbyte order = 0\n{told}"
+    )
+    plain = invoke("unmix", tmp_path / "plain.npy", "--extract", 5, "-o", tmp_path / "a.npy", "--no-plots")
+    assert plain.exit_code == 0, plain.output
+    run = invoke("unmix", tmp_path / "whole.hdr", "--extract", 5, *words, "-o", tmp_path / "b.npy", "--no-plots")
+    assert run.exit_code == 0, run.output
+    found = [np.load(tmp_path / name)[..., :5] for name in ("a.npy", "b.npy")]
+    np.testing.assert_allclose(found[1], found[0], atol=1e-6)
+    spectra = [tables.read_table(tmp_path / f"{name}_endmembers.csv").numbers()[:, 1:] for name in "ab"]
+    np.testing.assert_allclose(spectra[1], spectra[0], rtol=1e-12)
+
+
+def test_endmembers_of_a_refused_run_change_no_finished_one(tmp_path):
+    np.save(tmp_path / "a.npy", SCENE.image)
+    words = ["unmix", tmp_path / "a.npy", "-o", tmp_path / "out", "--no-plots"]
+    assert invoke(*words, "--extract", 4).exit_code == 0
+    before = (tmp_path / "out_endmembers.csv").read_bytes()
+    refused = invoke(*words, "--extract", 3)
+    assert refused.exit_code == 1
+    assert "out.json: is the account of a finished run with other settings" in refused.stderr
+    assert (tmp_path / "out_endmembers.csv").read_bytes() == before
+    write_library(tmp_path / "library.csv", SCENE.library)
+    np.save(tmp_path / "waves.npy", WAVES)
+    other = [*words[:2], tmp_path / "library.csv", *words[2:], "--wavelengths", tmp_path / "waves.npy", "--overwrite"]
+    assert invoke(*other).exit_code == 0
+    assert not (tmp_path / "out_endmembers.csv").exists()  # they are not those of this run
+
+
+def test_numbers_or_auto(tmp_path):
+    for name in ("unmix", "reconstruct"):
+        flag = {"unmix": "--scale", "reconstruct": "--center"}[name]
+        told = invoke(name, __file__, flag, "autom", "-o", tmp_path / "x")
+        assert told.exit_code == 2
+        assert f"Invalid value for '{flag}': 'autom' is no number; allowed: a number, or auto" in told.stderr

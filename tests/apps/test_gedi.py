@@ -204,3 +204,47 @@ def test_noise_alone_is_no_return_and_surfaces_are():
     assert np.mean([len(times) for times in found[30:]]) < 2.5
     left = np.sqrt(np.mean((noisy - done.fit) ** 2))
     assert 0.95 * sigma < left < 1.1 * sigma  # the noise is left as noise
+
+
+def without_places(path, beam, field, instead=None):
+    with h5py.File(path, "r+") as file:
+        del file[f"{beam}/geolocation/{field}"]
+        if instead is not None:
+            file[f"{beam}/geolocation/{field}"] = instead
+
+
+@pytest.mark.parametrize("instead", [None, np.zeros((2, 2)), np.zeros(3)])
+def test_missing_places_are_said_and_refused_before_work(granule, tmp_path, monkeypatch, instead):
+    path, _ = granule
+    without_places(path, "BEAM0101", "elevation_lastbin", instead)
+    table = tmp_path / "returns.csv"
+    run = CliRunner().invoke(main, ["deconvolve", str(path), "--table", str(table)])
+    assert run.exit_code == 0, run.output
+    assert "note: the table has no positions: BEAM0101: geolocation/elevation_lastbin" in run.stderr
+    with open(table, newline="") as file:
+        assert "latitude" not in csv.DictReader(file).fieldnames
+    pytest.importorskip("pyogrio")
+    monkeypatch.setattr(waveform, "deconvolve", lambda *_, **__: pytest.fail("work was done"))
+    for words in (
+        ["deconvolve", str(path), "--table", str(tmp_path / "returns.gpkg")],
+        ["decompose", str(path), "-o", str(tmp_path / "out"), "--geopackage"],
+    ):
+        refused = CliRunner().invoke(main, words)
+        assert refused.exit_code == 1
+        assert "BEAM0101: geolocation/elevation_lastbin" in refused.stderr.splitlines()[-1]
+        assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("field", ["rx_sample_count", "tx_sample_start_index", "noise_mean_corrected", "rxwaveform"])
+def test_fields_of_another_shape_are_named(granule, tmp_path, field):
+    path, _ = granule
+    with h5py.File(path, "r+") as file:
+        held = file[f"BEAM0101/{field}"][()]
+        del file[f"BEAM0101/{field}"]
+        file[f"BEAM0101/{field}"] = held.reshape(1, -1)
+    for words in (["deconvolve", "--table", str(tmp_path / "a.csv")], ["decompose", "-o", str(tmp_path / "out")]):
+        told = CliRunner().invoke(main, [words[0], str(path), *words[1:]])
+        assert told.exit_code == 1
+        assert len(told.stderr.splitlines()) == 1
+        assert "BEAM0101" in told.stderr
+        assert "has shape" in told.stderr

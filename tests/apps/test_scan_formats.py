@@ -184,3 +184,40 @@ def test_the_command_finds_the_axis_and_writes_volumes_that_others_read(tmp_path
     assert "a finished run with other settings or another input (smooth)" in again.output
     again = CliRunner().invoke(main, [*words, "--format", kind, "--smooth", "--overwrite", "-o", str(tmp_path / "out")])
     assert again.exit_code == 0, again.output
+
+
+def test_counts_without_a_name_are_told(tmp_path):
+    np.save(tmp_path / "a.npy", RANDOM.poisson(1000, (6, 8)))
+    np.save(tmp_path / "b.npy", INTEGRALS[:, 0])
+    assert "whole numbers up to" in tomography.load_scan(tmp_path / "a.npy").notes[0]
+    assert not any("whole numbers" in note for note in tomography.load_scan(tmp_path / "b.npy").notes)
+
+
+def test_a_truncated_stack_is_told_in_one_line(tmp_path, caplog):
+    tifffile = pytest.importorskip("tifffile")
+    for page in INTEGRALS.astype(np.float32):
+        tifffile.imwrite(tmp_path / "a.tif", page, append=True)
+    np.testing.assert_array_equal(tomography.load_scan(tmp_path / "a.tif").integrals, INTEGRALS.astype(np.float32))
+    whole = (tmp_path / "a.tif").read_bytes()
+    for size in (0, 7, len(whole) // 2, len(whole) - 9):
+        (tmp_path / "a.tif").write_bytes(whole[:size])
+        told = CliRunner().invoke(
+            main, ["reconstruct", str(tmp_path / "a.tif"), "--lam", "1", "-o", str(tmp_path / "o")]
+        )
+        assert told.exit_code == 1
+        assert len(told.stderr.splitlines()) == 1, told.stderr
+        assert not caplog.records
+
+
+def test_overwriting_leaves_no_volume_of_other_settings(tmp_path):
+    pytest.importorskip("tifffile")
+    np.savez(tmp_path / "a.npz", integrals=INTEGRALS[:, :1], angles_deg=ANGLES)
+    words = ["reconstruct", str(tmp_path / "a.npz"), "-o", str(tmp_path / "out")]
+    assert CliRunner().invoke(main, [*words, "--lam", "1"]).exit_code == 0
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        "volume.npy", "montage.png", "convergence.png", "reconstruct.json",
+    }  # fmt: skip
+    other = [*words, "--lam", "2", "--format", "tif", "--no-plots"]
+    assert CliRunner().invoke(main, other).exit_code == 1
+    assert CliRunner().invoke(main, [*other, "--overwrite"]).exit_code == 0
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"volume.tif", "reconstruct.json"}

@@ -68,6 +68,7 @@ def test_the_echo_time_of_a_sidecar_is_taken_and_said(tmp_path):
         ({"EchoTime": [0.01, 0.02, 0.04]}, None, "3 echoes; allowed: 16 of them, evenly spaced"),
         ({"EchoTime": [0.01 * k for k in range(1, 17)]}, 0.02, "evenly spaced by te = 0.02"),
         ({"EchoTime": 0.01, "RepetitionTime": 0.1}, None, "16 echoes of te = 0.01 s take 0.16 s"),
+        ({"EchoTime": 0.01, "RepetitionTime": 1500}, None, "allowed: seconds, at most 60 .did it mean 1.5"),
         ({"EchoTime": "10 ms"}, None, "EchoTime is 10 ms; allowed: seconds"),
         ({"EchoTime": []}, None, r"EchoTime is \[\]"),
         ({"RepetitionTime": -1}, 0.01, "RepetitionTime is -1"),
@@ -195,3 +196,60 @@ def test_progress_moves_on_a_single_slice(tmp_path):
     t2.map_image(image, tmp_path / "out", TE, progress=lambda *news: told.append(news), **KNOWN)
     assert len(told) > 10
     assert told[-1] == (60, 60)
+
+
+def test_overwriting_leaves_nothing_of_the_other_settings(tmp_path):
+    image = write(tmp_path / "a.nii.gz", PHANTOM.signal)
+    labels = write(tmp_path / "labels.nii.gz", PHANTOM.mask.astype(np.int16))
+    out = tmp_path / "out"
+    first = invoke(image, "--te", TE, "-o", out, "--labels", labels, *FAST[:-1])
+    assert first.exit_code == 0, first.output
+    (out / "mine.txt").write_text("not of the run")
+    assert {"t2dist.nii.gz", "regions.csv", "maps.png", "mwf.png"} <= {path.name for path in out.iterdir()}
+    other = invoke(image, "--te", 0.012, "-o", out, "--overwrite", "--no-distribution", "--format", "nii", *FAST)
+    assert other.exit_code == 0, other.output
+    held = json.loads((out / "t2map.json").read_text())
+    named = {one["file"] for one in held["maps"].values()}
+    assert {path.name for path in out.iterdir()} == named | {"t2map.json", "mine.txt"}
+    assert {path.suffix for path in map(Path, named)} == {".nii"}
+
+
+def test_labels_that_are_none_are_told_before_any_work(tmp_path, monkeypatch):
+    from stepwell.apps.t2 import run
+
+    image = write(tmp_path / "a.nii.gz", PHANTOM.signal)
+    labels = write(tmp_path / "labels.nii.gz", PHANTOM.mask + 0.5)
+    monkeypatch.setattr(run, "fit_voxels", lambda *_, **__: pytest.fail("work was done"))
+    told = invoke(image, "--te", TE, "-o", tmp_path / "out", "--labels", labels, *FAST)
+    assert told.exit_code == 1
+    assert "labels.nii.gz: holds numbers that are not whole; allowed: a label image" in told.stderr
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("turn", "message"),
+    [
+        (lambda signal: np.moveaxis(signal, 3, 0), "it looks transposed; allowed: four axes, the echo last"),
+        (lambda signal: signal[..., ::-1], "signals grow by a factor of"),
+        (lambda signal: signal[..., 0], "allowed: four axes, the echo last"),
+    ],
+)
+@pytest.mark.parametrize("ending", ["nii.gz", "npy"])
+def test_an_axis_that_is_not_that_of_the_echoes_is_told(tmp_path, turn, message, ending):
+    image, turned = tmp_path / f"a.{ending}", np.ascontiguousarray(turn(PHANTOM.signal))
+    if ending == "npy":
+        np.save(image, turned)
+    else:
+        write(image, turned)
+    told = invoke(image, "--te", TE, "-o", tmp_path / "out", *FAST)
+    assert told.exit_code == 1
+    assert message in " ".join(told.stderr.split())
+    assert not (tmp_path / "out").exists()
+
+
+def test_images_of_noise_or_nothing_are_no_error_of_their_axes(tmp_path):
+    rng = np.random.default_rng(0)
+    for name, values in (("noise", rng.rayleigh(3, (9, 8, 1, 16))), ("zero", np.zeros((9, 8, 1, 16)))):
+        image = write(tmp_path / f"{name}.nii.gz", values)
+        t2.map_image(image, tmp_path / name, TE, angles=(150, 150, 1), lam=0.02)
+        assert (tmp_path / name / "mwf.nii.gz").exists()

@@ -356,3 +356,23 @@ def test_the_largest_drawing_keeps_its_digits(tmp_path):
     away = np.abs(drawn[:, None] - expected[None]).max(axis=2).min(axis=1)
     assert away.max() <= 0.005 + 1e-6
     assert "is not in the range" in fails("voronoi", "-n", 40, "--size", 1e9, "-o", tmp_path / "a.svg")
+
+
+def test_a_finished_folder_is_not_overwritten_with_other_settings(tmp_path, picture):
+    out = tmp_path / "out"
+    works("voronoi", "-n", 30, "-o", out, "--draw", "route", *QUICK)
+    before = {path.name: path.stat().st_mtime_ns for path in out.iterdir()}
+    refused = call("voronoi", "-n", 31, "-o", out, *QUICK)
+    told = " ".join(refused.stderr.split())
+    assert refused.exit_code == 1
+    assert "statistics.json: is the account of a finished run with other settings" in told
+    assert "(sites, draw, order)" in told
+    assert {path.name: path.stat().st_mtime_ns for path in out.iterdir()} == before
+    works("voronoi", "-n", 30, "-o", out, "--draw", "route", "--threads", 1, *QUICK)  # the same answer
+    (out / "mine.txt").write_text("not of the run")
+    works("voronoi", "-n", 31, "-o", out, "--overwrite", *QUICK)
+    assert (out / "mine.txt").exists()
+    assert not list(out.glob("route.*"))
+    assert strict_json((out / "statistics.json").read_text())["sites"] == 31
+    assert call("stipple", picture, "-n", 31, "-o", out, *QUICK).exit_code == 1
+    works("stipple", picture, "-n", 31, "-o", out / "one.svg", *QUICK)  # a file by its name

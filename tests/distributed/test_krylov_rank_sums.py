@@ -50,10 +50,28 @@ def messages(comm, spread, method):
     return (counted[1] - counted[0]) / 10
 
 
-@pytest.mark.parametrize(("method", "expected"), [("pseudo-block", 2), ("block", 4), ("aprcg", 4)])
+@pytest.mark.parametrize(("method", "expected"), [("pseudo-block", 2), ("block", 4), ("aprcg", 3)])
 def test_messages_an_iteration(method, expected):
     (found,) = run_threads(1, lambda comm: messages(comm, SpreadMatrix(A, comm), method))
     assert found == expected
+
+
+@pytest.mark.parametrize("method", ["prcg", "aprcg"])
+def test_four_messages_a_step_at_most_in_a_long_solve(method):
+    """Directions of several panels, many of which are conjugated twice, which takes two messages more."""
+    at = np.arange(500.0)
+    blur = np.exp(-0.5 * ((at[:, None] - at) / 2.0) ** 2)
+    right = blur @ (abs(at - 200) < 80) + 1e-3 * np.random.default_rng(0).normal(size=at.size)
+
+    def program(comm):
+        spread = SpreadMatrix(blur, comm)
+        return stepwell.tikhonov(spread.operator, right[spread.rows], 3e-4, method=method, tol=1e-8, comm=comm)
+
+    for r in run_threads(2, program):
+        assert r.success
+        assert r.iterations.max() > 200
+        # Those before the first step and after the last do not grow with their number.
+        assert r.iterations.max() < r.exchanges <= 4 * r.iterations.max() + 20
 
 
 #: Files and functions that are not spread over ranks, and a name of a small matrix.

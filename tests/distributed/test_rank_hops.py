@@ -199,3 +199,40 @@ def test_a_callback_that_stops_on_one_rank_stops_all(hops):
         )  # fmt: skip
 
     assert {(r.nit, r.status) for r in run_threads(3, program)} == {(3, 99)}
+
+
+class Late:
+    """Ranks with a clock each, which messages carry along: they arrive one unit of time after they were sent."""
+
+    def __init__(self, comm):
+        self._comm, self.rank, self.size = comm, comm.rank, comm.size
+        self.clock = self.gathered = 0
+
+    def allgather(self, row, counts):
+        self.gathered += 1
+        return self._comm.allgather(row, counts)
+
+    def swap(self, partner, row, count):
+        stamped = None if row is None else np.append(row, self.clock)
+        received = self._comm.swap(partner, stamped, count + 1 if count else 0)
+        if not count:
+            return None
+        self.clock = max(self.clock, received[-1] + 1)
+        return received[:-1]
+
+
+@pytest.mark.parametrize(("ranks", "latencies"), [(2, 1), (4, 2), (6, 3), (7, 4), (8, 3)])
+def test_latencies_of_a_run_add_up_as_the_logarithm_says(ranks, latencies, hops):
+    """Where ranks are no power of two, extra ones hand in their sums first and hear of the total last.
+
+    Of 7 there are 3, which makes one latency more; of 6, two, whose way is no longer than that of the others.
+    """
+
+    def program(comm):
+        late = Late(comm)
+        return late, solve_rosenbrock(late, cauchy="none")  # (lists of a walk go the way twice)
+
+    for late, r in run_threads(ranks, program):
+        expected = latencies * (r.exchanges - late.gathered)
+        assert expected > 20
+        assert expected - 2 <= late.clock <= expected  # at the end some are there before others

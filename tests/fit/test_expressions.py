@@ -27,6 +27,7 @@ T = np.linspace(0.2, 2, 25)
         ("a % t", "a % t"),
         ("a*True", "True"),
         ("a*1e999", "finite"),
+        ("a*10**400*t", "'10**400', which is out of range"),
         ("3*t", "no parameter"),
         ("a" + "+t" * 3000, "characters"),
         ("-" * 150 + "a*t", "deep"),

@@ -176,6 +176,58 @@ def test_a_callback_can_stop():
     assert told[-1] == (2, 2)
 
 
+@pytest.mark.parametrize("lone", [True, False])
+def test_ctrl_c_has_the_best_so_far(lone):
+    calls = []
+
+    def slow(x, *p):
+        calls.append(1)
+        if len(calls) == 7:
+            raise KeyboardInterrupt
+        return curve(x, *p)
+
+    y = Y if lone else np.stack([Y, Y + 0.1])
+    with pytest.raises(stepwell.Interrupted) as caught:
+        stepwell.curve_fit(slow, T, y, [1.0, 0.1])
+    r = caught.value.result
+    assert np.all(np.asarray(r.status) == FitStatus.CALLBACK)
+    start = 0.5 * ((curve(T, 1.0, 0.1) - y) ** 2).sum(axis=-1)
+    assert np.all(np.asarray(r.cost) < start)
+    assert np.isfinite(r.pcov).all()
+    whole = stepwell.curve_fit(curve, T, y, [1.0, 0.1])
+    assert np.all(np.asarray(whole.cost) <= r.cost)
+
+
+def test_what_the_function_raises_passes_unchanged():
+    class MineError(Exception):
+        pass
+
+    def broken(x, p, rows):
+        if (rows == 1).any():
+            raise MineError("row 1")
+        return curve(x, p[:, :1], p[:, 1:])
+
+    with pytest.raises(MineError, match="row 1"):
+        stepwell.curve_fit(broken, T, np.stack([Y, Y]), [1.0, 0.1])
+
+
+def test_nan_in_the_data_of_one_fit():
+    y = Y.copy()
+    y[3] = np.nan
+    with pytest.raises(ValueError, match="finite"):
+        stepwell.curve_fit(curve, T, y, [1.0, 0.1])
+    r = stepwell.curve_fit(curve, T, y, [1.0, 0.1], check_finite=False)
+    assert r.status == FitStatus.NON_FINITE_START
+    assert np.isnan(r.cost)
+    assert np.array_equal(r.x, [1.0, 0.1])
+
+
+def test_no_fits_at_all():
+    r = stepwell.curve_fit(curve, T, np.zeros((0, len(T))), [1.0, 0.1])
+    assert r.x.shape == (0, 2)
+    assert r.message == "there were no fits"
+
+
 @pytest.mark.parametrize(
     ("wrong", "match"),
     [

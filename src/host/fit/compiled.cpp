@@ -56,6 +56,7 @@ public:
           evaluate_(evaluate_of<T>(job_)),
           turns_(lane_turns(job_)),
           sums_(at(job_.parameters + 1, 0)),
+          trials_(job_.parameters),
           p_(job_.parameters),
           y_(job_.points),
           data_{job_, nullptr, nullptr, nullptr, nullptr, nullptr, 1, nullptr, 0, 0, &registers_} {
@@ -109,21 +110,18 @@ public:
         }
         while (running > 0) {
             if (host_.watch && host_.watch->look()) return;
+            place(problem);
             evaluate();
             turns_->turn(sums_.data(), cost_);
+            const unsigned go_on = turns_->running();
             for (int lane = 0; lane < problem_lanes; ++lane) {
-                if (problem[lane] < 0) continue;
-                if (!turns_->is_running(lane)) {
-                    turns_->write(lane, problem[lane]);
-                    problem[lane] = take(lane, begin, end);
-                    if (problem[lane] < 0) {
-                        --running;
-                        continue;
-                    }
-                }
-                place(lane);
+                if (problem[lane] < 0 || go_on >> lane & 1) continue;
+                turns_->write(lane, problem[lane]);
+                problem[lane] = take(lane, begin, end);
+                if (problem[lane] < 0) --running;
             }
         }
+        turns_->flush();
     }
 
 private:
@@ -131,7 +129,7 @@ private:
     const FitModelJob& job_;
     Evaluate<T> evaluate_;
     std::unique_ptr<LaneTurns> turns_;
-    std::vector<Lanes<double>> sums_;
+    std::vector<Lanes<double>> sums_, trials_;
     std::vector<Lanes<T>> p_, y_, x_, weights_, rows_, registers_;
     std::vector<double> start_;
     LaneData<T> data_;
@@ -172,10 +170,8 @@ private:
             const double squares = read(lane, problem, &counted), epsilon = job_.options.epsilon;
             if (turns_->begin(lane, job_.low + problem * job_.low_stride,
                               job_.high + problem * job_.high_stride, start_.data(),
-                              8 * epsilon * epsilon * squares, counted)) {
-                place(lane);
+                              8 * epsilon * epsilon * squares, counted))
                 return problem;
-            }
             turns_->write(lane, problem);
         }
         return -1;
@@ -189,8 +185,12 @@ private:
         for (auto& x : x_) x[lane] = 0;
     }
 
-    void place(int lane) {
-        for (int j = 0; j < job_.parameters; ++j) p_[j][lane] = T(turns_->trial(lane, j));
+    // Trial points of all lanes; those without a problem stay where clear() has put them.
+    void place(const int64_t* problem) {
+        turns_->trials(trials_.data());
+        for (int j = 0; j < job_.parameters; ++j)
+            for (int lane = 0; lane < problem_lanes; ++lane)
+                p_[j][lane] = problem[lane] < 0 ? T(1) : T(trials_[j][lane]);
     }
 
     void evaluate() {

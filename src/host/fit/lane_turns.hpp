@@ -17,11 +17,15 @@ public:
     // Begins a problem; false where it has ended already.
     virtual bool begin(int lane, const double* low, const double* high, const double* start, double floor,
                        int points) = 0;
-    virtual double trial(int lane, int parameter) const = 0;
+    // Where all lanes want to be evaluated, parameter by parameter.
+    virtual void trials(Lanes<double>* to) const = 0;
     // Takes in the sums of all lanes.
     virtual void turn(const Lanes<double>* sums, Lanes<double> cost) = 0;
-    virtual bool is_running(int lane) const = 0;
-    virtual void write(int lane, int64_t problem) const = 0;
+    // A bit for each lane that runs.
+    virtual unsigned running() const = 0;
+    // Writes the answer of a lane, perhaps not before flush().
+    virtual void write(int lane, int64_t problem) = 0;
+    virtual void flush() {}
 };
 
 // Registers of lanes at once, for few parameters.
@@ -60,11 +64,18 @@ public:
         return begun.status == FitStatus::running;
     }
 
-    double trial(int lane, int parameter) const override {
-        return groups_[lane / decided_lanes].s.trial[parameter][lane % decided_lanes];
+    void trials(Lanes<double>* to) const override {
+        for (int j = 0; j < n_; ++j)
+            for (int group = 0; group < group_count; ++group)
+                for (int p = 0; p < decided_parts; ++p)
+                    to[j].part[group * decided_parts + p] = groups_[group].s.trial[j].part[p];
     }
-    bool is_running(int lane) const override {
-        return groups_[lane / decided_lanes].s.status[lane % decided_lanes] == still_running;
+    unsigned running() const override {
+        unsigned bits = 0;
+        for (int lane = 0; lane < problem_lanes; ++lane)
+            bits |= unsigned(groups_[lane / decided_lanes].s.status[lane % decided_lanes] == still_running)
+                    << lane;
+        return bits;
     }
 
     void turn(const Lanes<double>* sums, Lanes<double> cost) override {
@@ -82,39 +93,80 @@ public:
         }
     }
 
-    void write(int lane, int64_t problem) const override {
+    void write(int lane, int64_t problem) override {
         const Group& group = groups_[lane / decided_lanes];
         const State& from = group.s;
-        const int k = lane % decided_lanes;
-        FitState<N> s;
-        double low[N], high[N];
+        const int k = lane % decided_lanes, to = leaving_.count++;
         for (int j = 0; j < n_; ++j) {
-            low[j] = group.low[j][k];
-            high[j] = group.high[j][k];
-            s.x[j] = from.x[j][k];
-            s.g[j] = from.g[j][k];
-            s.scale[j] = from.scale[j][k];
+            leaving_.low[j][to] = group.low[j][k];
+            leaving_.high[j][to] = group.high[j][k];
+            leaving_.x[j][to] = from.x[j][k];
+            leaving_.g[j][to] = from.g[j][k];
+            leaving_.scale[j][to] = from.scale[j][k];
         }
-        for (int i = 0; i < at(n_, 0); ++i) s.H[i] = from.H[i][k];
-        s.cost = from.cost[k];
-        s.promise = from.promise[k];
-        s.status = FitStatus(int(from.status[k]));
-        s.iterations = int(from.iterations[k]);
-        s.evaluations = int(from.evaluations[k]);
-        s.accepted = int(from.accepted[k]);
-        write_answer(n_, job_, problem, low, high, s, points_[lane]);
+        for (int i = 0; i < at(n_, 0); ++i) leaving_.H[i][to] = from.H[i][k];
+        leaving_.cost[to] = from.cost[k];
+        leaving_.promise[to] = from.promise[k];
+        leaving_.ends[to] = {problem,
+                             points_[lane],
+                             int(from.status[k]),
+                             int(from.iterations[k]),
+                             int(from.evaluations[k]),
+                             int(from.accepted[k])};
+        if (leaving_.count == decided_lanes) flush();
+    }
+
+    void flush() override {
+        Decided inverse[packed];
+        const Decided smallest = invert_plain(n_, leaving_.H, inverse);
+        for (int k = 0; k < leaving_.count; ++k) {
+            FitState<N> s;
+            double low[N], high[N];
+            for (int j = 0; j < n_; ++j) {
+                low[j] = leaving_.low[j][k];
+                high[j] = leaving_.high[j][k];
+                s.x[j] = leaving_.x[j][k];
+                s.g[j] = leaving_.g[j][k];
+                s.scale[j] = leaving_.scale[j][k];
+            }
+            for (int i = 0; i < at(n_, 0); ++i) s.H[i] = leaving_.H[i][k];
+            s.cost = leaving_.cost[k];
+            s.promise = leaving_.promise[k];
+            const End& end = leaving_.ends[k];
+            s.status = FitStatus(end.status);
+            s.iterations = end.iterations;
+            s.evaluations = end.evaluations;
+            s.accepted = end.accepted;
+            write_answer(n_, job_, end.problem, low, high, s, end.points, [&](double* own) {
+                for (int i = 0; i < at(n_, 0); ++i) own[i] = inverse[i][k];
+                return smallest[k];
+            });
+        }
+        leaving_.count = 0;
     }
 
 private:
     static constexpr int N = Size::capacity, group_count = problem_lanes / decided_lanes;
+    static constexpr int packed = N * (N + 1) / 2;
     typedef SideState<Decided, N> State;
     struct Group {
         State s;
         Decided low[N], high[N];
     };
+    struct End {
+        int64_t problem;
+        int points, status, iterations, evaluations, accepted;
+    };
+    // Problems that have ended, until there are enough to invert their JᵀJ side by side.
+    struct Leaving {
+        Decided low[N], high[N], x[N], g[N], scale[N], H[packed], cost, promise;
+        End ends[decided_lanes];
+        int count = 0;
+    };
     Size n_;
     const FitModelJob& job_;
     Group groups_[group_count];
+    Leaving leaving_{};
     int points_[problem_lanes];
 };
 
@@ -140,8 +192,15 @@ public:
         return state.status == FitStatus::running;
     }
 
-    double trial(int lane, int parameter) const override { return states_[lane].trial[parameter]; }
-    bool is_running(int lane) const override { return states_[lane].status == FitStatus::running; }
+    void trials(Lanes<double>* to) const override {
+        for (int j = 0; j < n_; ++j)
+            for (int lane = 0; lane < problem_lanes; ++lane) to[j][lane] = states_[lane].trial[j];
+    }
+    unsigned running() const override {
+        unsigned bits = 0;
+        for (int lane = 0; lane < problem_lanes; ++lane) bits |= unsigned(is_running(lane)) << lane;
+        return bits;
+    }
 
     void turn(const Lanes<double>* sums, Lanes<double> cost) override {
         double H[N * (N + 1) / 2], g[N];
@@ -154,7 +213,7 @@ public:
         }
     }
 
-    void write(int lane, int64_t problem) const override {
+    void write(int lane, int64_t problem) override {
         FitState<N> s = states_[lane];
         if (s.accepted > 0) s.promise = certify(n_, low_[lane], high_[lane], s, 1.0).promise;
         write_answer(n_, job_, problem, low_[lane], high_[lane], s, points_[lane]);
@@ -167,6 +226,8 @@ private:
     FitState<N> states_[problem_lanes];
     double low_[problem_lanes][N], high_[problem_lanes][N];
     int points_[problem_lanes];
+
+    bool is_running(int lane) const { return states_[lane].status == FitStatus::running; }
 };
 
 // The most parameters of a compiled model.

@@ -146,8 +146,8 @@ public:
     }
 
     // Points with one parameter moved each, of all rows or of those that wanted() names, and their problems:
-    // (columns of rows, n). Their values go to turn_moved().
-    nb::tuple moved(bool all, Doubles typical) {
+    // (columns of rows, n). Their values go to turn_moved(). With `trials` the points themselves come first.
+    nb::tuple moved(bool all, Doubles typical, bool trials) {
         require(typical.shape(1) == size_t(job.n), "typical");
         require(typical.shape(0) == 1 || typical.shape(0) == size_t(job.problems), "typical");
         std::vector<int64_t> places;
@@ -155,19 +155,24 @@ public:
             if (all || kernels().wants(job, rows_[row], costs[row])) places.push_back(int64_t(row));
         const size_t count = places.size(), n = size_t(job.n), columns = size_t(columns_);
         steps.resize(count * n);
-        auto rows = new_array<int64_t>({columns * count});
-        for (size_t k = 0; k < columns * count; ++k) rows.data()[k] = rows_[size_t(places[k % count])];
+        require(all || !trials, "trial points of all");
+        const size_t total = (columns + trials) * count;
+        auto rows = new_array<int64_t>({total});
+        for (size_t k = 0; k < total; ++k) rows.data()[k] = rows_[size_t(places[k % count])];
         const int64_t stride = typical.shape(0) == 1 ? 0 : job.n;
+        const size_t first = trials ? count * n : 0;
         const auto fill = [&](double* x, float* single) {
+            list_rows();
+            if (trials) kernels().points(job, false, x, single);
             kernels().moved_points(job, places.data(), int64_t(count), typical.data(), stride, columns_,
-                                   steps.data(), x, single);
+                                   steps.data(), x ? x + first : nullptr, single ? single + first : nullptr);
         };
         if (job.options.single) {
-            auto points = new_array<float>({columns * count, n});
+            auto points = new_array<float>({total, n});
             fill(nullptr, points.data());
             return nb::make_tuple(points, rows);
         }
-        auto points = new_array<double>({columns * count, n});
+        auto points = new_array<double>({total, n});
         fill(points.data(), nullptr);
         return nb::make_tuple(points, rows);
     }
@@ -337,7 +342,9 @@ void bind_fit(nb::module_& m) {
         .def("turn", &FitBatch::turn, nb::arg("jacobian").none(),
              "Take derivatives, of all rows or of those wanted, and decide; return how many problems run on.")
         .def("moved", &FitBatch::moved, nb::arg("all"), nb::arg("typical").noconvert(),
-             "Trial points with one parameter moved each, and their problems.")
+             nb::arg("trials") = false,
+             "Trial points with one parameter moved each, and their problems; after the points themselves or "
+             "not.")
         .def("turn_moved", &FitBatch::turn_moved, nb::arg("values"),
              "Take values at the moved points, (columns, rows, points), and decide.")
         .def("end_rows", &FitBatch::end_rows, nb::arg("problems"), nb::arg("status"), "End some problems.")

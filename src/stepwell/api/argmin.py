@@ -10,6 +10,7 @@ import numpy as np
 from stepwell.arrays import Array, describe_home, is_array
 from stepwell.arrays.bounds import split_bounds
 from stepwell.common.checks import WrongKind, read_choice, require_function, warn_caller
+from stepwell.common.keywords import keywords_told
 from stepwell.derivatives import differentiating_plug
 from stepwell.quasi_newton.options import Options
 
@@ -19,6 +20,7 @@ Failure = Literal["warn", "raise", "nan"]
 TIGHT = {"gtol": 1e-9, "ftol": 0.0}
 
 
+@keywords_told
 def argmin(
     fun: Callable[..., Any],
     x0: Array,

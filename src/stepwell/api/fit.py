@@ -11,12 +11,13 @@ from stepwell.api.fit_blocks import are_containers, over_blocks
 from stepwell.arrays import is_array, is_cuda
 from stepwell.arrays.bounds import split_bounds
 from stepwell.common.checks import read_switch, read_whole, require, warn_caller
+from stepwell.common.keywords import keywords_told
 from stepwell.common.typing import ArrayLike
 from stepwell.derivatives import plug_for
 from stepwell.derivatives.fit import Given
 from stepwell.fit import arguments
 from stepwell.fit.arguments import axes_of
-from stepwell.fit.assembling import result_of
+from stepwell.fit.assembling import result_of, solved
 from stepwell.fit.evaluation import evaluation_of
 from stepwell.fit.functions import Curve, Residual, parameter_names
 from stepwell.fit.loop import solve
@@ -30,11 +31,12 @@ from stepwell.fit.whitening import whitened
 Loss = Literal["linear", "soft_l1", "huber", "cauchy", "arctan", "poisson"]
 
 
+@keywords_told
 def curve_fit(
     f: Callable[..., Any],
     xdata: Any,
     ydata: ArrayLike,
-    p0: ArrayLike | None = None,
+    p0: ArrayLike | dict[str, Any] | None = None,
     sigma: ArrayLike | None = None,
     absolute_sigma: bool = False,
     check_finite: bool | None = None,
@@ -81,16 +83,17 @@ def curve_fit(
         The data: points along the last axis, problems along all others. An array of dask, cut into blocks of whole
         problems, gives a result whose fields are arrays of dask, not yet computed; a DataArray of xarray one of
         DataArrays. The bits are those of a direct call.
-    p0 : array, shape (n,) or (..., n), optional
-        The start. By default 1, or inside the bounds.
+    p0 : array, shape (n,) or (..., n), or dict, optional
+        The start; as a dict, numbers or arrays by the names of the parameters. By default 1, or inside the bounds.
     sigma : array, shape (m,) or (..., m), optional
         Standard deviations of the data; of one problem also a covariance matrix (m, m).
     absolute_sigma : bool, default False
         Whether `sigma` is known as it is, or only up to a factor.
     check_finite : bool, optional
         False lets a lone problem with NaN in the data end with a status. Problems of a batch always do.
-    bounds : pair, optional
-        (lower, upper): numbers, (n,) or (..., n); or a ``scipy.optimize.Bounds``.
+    bounds : pair or dict, optional
+        (lower, upper): numbers, (n,) or (..., n); or a ``scipy.optimize.Bounds``; or pairs by the names of parameters,
+        where those that are left out have none.
     method : {None, "lm"}
         There is one method, which takes bounds.
     jac : callable, {"2-point", "3-point", "cs"}, optional
@@ -135,6 +138,8 @@ def curve_fit(
         Called as ``progress(done, problems)`` after each turn.
     callback : callable, optional
         Called with the points (k, n) that the running problems have come to; StopIteration ends the fit.
+        (Ctrl-C raises :class:`stepwell.Interrupted`, whose `result` has the best points so far, but for fits by
+        compiled code or on a device.)
     dim : str, optional
         The dimension of a DataArray `ydata` along which the points of one problem lie; all others are problems. The
         parameters are the dimension ``param`` of the result, with their names as its coordinate.
@@ -159,6 +164,8 @@ def curve_fit(
     array([[2.5, 1.3],
            [1. , 1.3]])
     """
+    if isinstance(p0, dict) or isinstance(bounds, dict):
+        p0, bounds = arguments.by_name(p0, bounds, parameter_names(f))
     if are_containers(xdata, ydata, p0, sigma, mask, fixed, bounds) or dim is not None:
         every = dict(
             p0=p0, sigma=sigma, absolute_sigma=absolute_sigma, check_finite=check_finite, bounds=bounds, method=method,
@@ -168,8 +175,10 @@ def curve_fit(
             callback=callback,
         )  # fmt: skip
         return over_blocks(curve_fit, f, xdata, ydata, every, dim)
-    ends = split_bounds(bounds, "ends") if isinstance(bounds, tuple | list) else None
-    plug = None if type(ydata) is np.ndarray else plug_for((), ydata, sigma, xdata, *(ends or ()), look=False)
+    plug = ends = None
+    if type(ydata) is not np.ndarray:
+        ends = split_bounds(bounds, "ends") if isinstance(bounds, tuple | list) else None
+        plug = plug_for((), ydata, sigma, xdata, *(ends or ()), look=False)
     if plug is not None:
         every = dict(
             p0=p0, absolute_sigma=absolute_sigma, check_finite=check_finite, method=method, jac=jac,
@@ -219,7 +228,7 @@ def curve_fit(
     if starts is not None:
         best, chosen = over_starts(problem, evaluation, starts, run)
         return result_of(problem, best, evaluation, curve, chosen)
-    return result_of(problem, run(problem, evaluation), evaluation, curve)
+    return solved(problem, run, evaluation, curve)
 
 
 def _differentiable(
@@ -258,6 +267,7 @@ class _Compiled:
         return self._fit(problem)
 
 
+@keywords_told
 def least_squares(
     fun: Callable[..., Any],
     x0: ArrayLike,
@@ -346,4 +356,4 @@ threads, progress
         on_device = _on_device(problem, function, jac, None, evaluation)
         if on_device is not None:
             return on_device
-    return result_of(problem, solve(problem, evaluation), evaluation)
+    return solved(problem, solve, evaluation, None)

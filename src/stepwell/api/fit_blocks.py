@@ -20,12 +20,18 @@ from stepwell.fit.result import FitResult
 #: The axes behind the problems' of each field: n parameters; of a covariance, as xarray's curvefit has them.
 FIELDS = {"x": "n", "stderr": "n", "active_mask": "n", "pcov": "ij"}
 NAMES = {"n": "param", "i": "cov_i", "j": "cov_j"}
+#: Types that are none of dask's or xarray's, which need no look.
+PLAIN = frozenset((np.ndarray, list, tuple, float, int, bool, type(None)))
 #: Arguments of n or m numbers per problem.
 OWN = {"p0": "n", "sigma": "m", "mask": "m", "fixed": "n"}
 
 
 def are_containers(xdata: Any, ydata: Any, *others: Any) -> bool:
     """Whether data are given in arrays of dask or xarray; ends of bounds count."""
+    if PLAIN.issuperset(map(type, (xdata, ydata, *others))) and not any(
+        isinstance(other, tuple | list) and not PLAIN.issuperset(map(type, other)) for other in others
+    ):
+        return False
     members = [member for other in others for member in (other if isinstance(other, tuple | list) else (other,))]
     return is_container(xdata, ydata, *members)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from stepwell.common.checks import require
+from stepwell.common.keywords import keywords_told
 from stepwell.common.typing import ArrayLike, BoundsLike, Function, NumberOrArray, OperatorLike
 from stepwell.derivatives import plug_for
 from stepwell.krylov.calls import solve_cg, solve_tikhonov
@@ -14,6 +15,7 @@ from stepwell.krylov.results import LinearResult, Progress
 from stepwell.krylov.selection import Rule
 
 
+@keywords_told
 def tikhonov(
     A: OperatorLike,
     B: ArrayLike,
@@ -130,6 +132,7 @@ def tikhonov(
     return found
 
 
+@keywords_told
 def cg(
     H: OperatorLike | Function,
     B: ArrayLike,

@@ -12,6 +12,7 @@ from stepwell.api.blocks import are_containers, over_blocks
 from stepwell.arrays.bounds import split_bounds
 from stepwell.arrays.checks import read_array
 from stepwell.common.checks import read_axis
+from stepwell.common.keywords import keywords_told
 from stepwell.common.progress import with_bar
 from stepwell.common.typing import ArrayLike, BoundsLike, NumberOrArray
 from stepwell.derivatives import plug_for
@@ -27,6 +28,7 @@ _OWN = ("bounds", "sum_bounds", "equality", "mask", "weights", "which", "lam", "
 
 
 @with_bar("systems")
+@keywords_told
 def lsq_linear(
     A: ArrayLike | Convolution,
     b: ArrayLike,
@@ -168,6 +170,7 @@ def lsq_linear(
 
 
 @with_bar("systems")
+@keywords_told
 def nnls(
     A: ArrayLike | Convolution,
     b: ArrayLike,
@@ -300,6 +303,7 @@ def _read_ends(bounds: Any, sum_bounds: Any) -> tuple[tuple[Any, Any], tuple[Any
 
 
 @with_bar("systems")
+@keywords_told
 def lsq_gram(
     G: ArrayLike,
     c: ArrayLike,

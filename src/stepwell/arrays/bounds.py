@@ -135,7 +135,7 @@ def _open_end(end: Any, infinity: float) -> Any:
     """Return an end with numbers where it has None for no bound."""
     if end is None:
         return infinity
-    if isinstance(end, tuple | list) and any(value is None for value in end):
+    if isinstance(end, tuple | list) and type(None) in map(type, end):
         return type(end)(infinity if value is None else value for value in end)
     return end
 

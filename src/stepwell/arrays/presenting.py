@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-import html
 import os
 import re
 from collections.abc import Mapping
@@ -13,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from stepwell.arrays import host_copy, is_array, is_lazy, without_labels
-from stepwell.common.pyplot import load_pyplot, save_figure
 
 #: A line of a result's text: a name, a colon, a value; lines without a name go on with the last value.
 _FIELD = re.compile(r" *(\w+): (.*)")
@@ -52,6 +50,8 @@ class Presented:
         -------
         matplotlib.figure.Figure
         """
+        from stepwell.common.pyplot import load_pyplot, save_figure
+
         pyplot = load_pyplot()
         held = _fields(self)
         histories = [np.ravel(one) for one in _listed(held.get("history")) if np.size(one)]
@@ -71,6 +71,8 @@ class Presented:
         return figure
 
     def _repr_html_(self) -> str:
+        import html
+
         name, *lines = repr(self).splitlines()
         rows: list[list[str]] = []
         for line in lines:

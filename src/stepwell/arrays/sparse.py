@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from stepwell.arrays.conversion import copy_to_device_of
 from stepwell.arrays.kinds import Array, is_sparse_tensor, kind_of
+
+
+def is_scipy_sparse(matrix: Any) -> bool:
+    """Whether a matrix is a sparse one of SciPy, whose import, a tenth of a second, nobody needs who has none.
+
+    Examples
+    --------
+    >>> import scipy.sparse as sp
+    >>> is_scipy_sparse(sp.eye(2)), is_scipy_sparse(np.eye(2))
+    (True, False)
+    """
+    sparse = sys.modules.get("scipy.sparse")
+    return sparse is not None and bool(sparse.issparse(matrix))
 
 
 def is_sparse(matrix: Any) -> bool:
@@ -17,6 +30,7 @@ def is_sparse(matrix: Any) -> bool:
 
     Examples
     --------
+    >>> import scipy.sparse as sp
     >>> is_sparse(sp.eye(2)), is_sparse(np.eye(2))
     (True, False)
     """
@@ -78,6 +92,8 @@ def sparse_like(matrix: Any, like: Array) -> Any:
     sparse matrix
         ``scipy.sparse.csr_matrix``, ``cupyx.scipy.sparse.csr_matrix``, a torch CSR tensor or a JAX ``BCOO``.
     """
+    import scipy.sparse as sp
+
     matrix = sp.csr_matrix(matrix)
     kind = kind_of(like)
     if kind == "jax":

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import errno
 import functools
-import importlib
-import importlib.util
 import math
 import os
 import re
@@ -21,7 +19,7 @@ from stepwell.arrays.places import Place
 from stepwell.cli.group import told
 from stepwell.common import checkpoints
 from stepwell.common.files import Unreadable
-from stepwell.common.pyplot import FORMATS
+from stepwell.common.pyplot import FORMATS, has_matplotlib
 
 #: Options of a solver's place, by their names.
 _ARRAY: dict[str, Any] = {
@@ -46,6 +44,20 @@ class FiniteRange(click.FloatRange):
         if not math.isfinite(number):
             self.fail(f"{value!r} is not a finite number.", param, ctx)
         return number
+
+
+class NumberOrAuto(FiniteRange):
+    """A finite number of a range, or the word auto."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read a number or the word."""
+        if value == "auto":
+            return value
+        try:
+            float(value)
+        except ValueError:
+            self.fail(f"{value!r} is no number; allowed: a number, or auto", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 @contextmanager
@@ -191,7 +203,7 @@ def check_plot(path: str | Path | None) -> None:
 
 def require_matplotlib(flag: str, advice: str = "") -> None:
     """Ask for matplotlib before work begins."""
-    if importlib.util.find_spec("matplotlib") is None:
+    if not has_matplotlib():
         raise click.BadParameter(f"needs matplotlib: pip install 'stepwell[plot]'{advice}", param_hint=flag)
 
 
@@ -199,9 +211,7 @@ def can_draw(wanted: bool, voice: Any) -> bool:
     """Whether pictures are wanted and can be drawn; without matplotlib a note says that there will be none."""
     if not wanted:
         return False
-    try:
-        importlib.import_module("matplotlib")
-    except ImportError:
+    if not has_matplotlib():
         voice.notes(["no picture is drawn, which needs matplotlib: pip install 'stepwell[plot]'"])
         return False
     return True

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import os
 from typing import Any
 
@@ -9,6 +11,17 @@ from stepwell.common.files import replacing
 
 #: What matplotlib writes without further software.
 FORMATS = ("png", "pdf", "svg")
+
+
+def has_matplotlib() -> bool:
+    """Whether pictures can be drawn: matplotlib is there, and can be imported."""
+    if importlib.util.find_spec("matplotlib") is None:
+        return False
+    try:
+        importlib.import_module("matplotlib")
+    except ImportError:  # it is there, but broken
+        return False
+    return True
 
 
 def load_pyplot() -> Any:

@@ -5,6 +5,9 @@ architecture and the compiler's version, and lies in ``$STEPWELL_CACHE`` or the 
 run on the device, so an entry counts only if this user owns it and its folder, nobody else may write to them, and its
 checksum is right; otherwise the kernel is compiled again.
 
+``STEPWELL_COMPILE=quick`` asks the compiler for less work: half the time or less for a large kernel, whose code may be
+slower and may round otherwise. Such code has entries of its own.
+
 An installation may have kernels of its own, compiled by whoever made it (``stepwell info --warm --ship``): they are
 looked for first, and count whichever version of the compiler made them, of the same CUDA as the one here.
 """
@@ -13,12 +16,12 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import importlib.metadata
 import os
 import pathlib
 import stat
 from typing import Any
 
+from stepwell.common.checks import require
 from stepwell.common.files import Unreadable, open_regular, replacing
 from stepwell.cuda.driver import INSTALL, import_cuda
 
@@ -39,6 +42,13 @@ def cache_folder() -> pathlib.Path:
     if not base.is_absolute():  # the XDG specification: "consider the path invalid and ignore it"
         base = pathlib.Path.home() / ".cache"
     return base / "stepwell"
+
+
+def compiles_quickly() -> bool:
+    """Whether ``STEPWELL_COMPILE`` asks for quick compilation."""
+    chosen = os.environ.get("STEPWELL_COMPILE", "full")
+    require(chosen in ("full", "quick"), "STEPWELL_COMPILE", chosen, "full, quick")
+    return chosen == "quick"
 
 
 def shipped_folder() -> pathlib.Path:
@@ -63,6 +73,8 @@ def _load_compiler() -> str:
 
 def _compiler_version() -> str:
     """Return the version of NVRTC: of the package that brings it, or else by loading it, which takes a while."""
+    import importlib.metadata  # takes as long as a small module of this package, and nobody needs it without CUDA
+
     major = import_cuda("cuda.bindings").__version__.split(".")[0]
     try:
         return importlib.metadata.version("nvidia-cuda-nvrtc" + ("-cu12" if major == "12" else ""))
@@ -106,11 +118,13 @@ def compile_kernel(
     digest = hashlib.sha256(repr((name, sorted(defines.items()), architecture, source)).encode())
     digest.update(_sources_digest(str(folder)))
     entry = f"{name}-{architecture}-{digest.hexdigest()[:32]}"
+    quick = compiles_quickly() and not ship
     for shipped in sorted(shipped_folder().glob(f"{entry}-{version.split('.')[0]}.*.cubin")):
         kept = _read_entry(shipped, own=False)
         if kept is not None:
             return kept
-    stored = (shipped_folder() if ship else cache_folder()) / f"{entry}-{version}.cubin"
+    mode = "-quick" if quick else ""
+    stored = (shipped_folder() if ship else cache_folder()) / f"{entry}-{version}{mode}.cubin"
     kept = None if ship else _read_entry(stored)
     if kept is not None:
         return kept
@@ -122,6 +136,7 @@ def compile_kernel(
         include_path=str(folder),
         define_macro=[(key, str(value)) for key, value in defines.items()],
         device_as_default_execution_space=True,  # generic lambdas have no annotation of their own
+        ofast_compile="mid" if quick else None,
     )
     code = bytes(core.Program(source, code_type="c++", options=options).compile("cubin").code)
     _store(stored, code, own=not ship)

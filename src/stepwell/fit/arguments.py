@@ -115,16 +115,49 @@ def feasible_start(low: np.ndarray, high: np.ndarray) -> np.ndarray:
     return np.asarray(start)
 
 
+def by_name(p0: Any, bounds: Any, names: tuple[str, ...] | None) -> tuple[Any, Any]:
+    """Return a start and bounds as arrays where they are dicts of numbers, or of arrays, by parameter names."""
+    for argument, given in (("p0", p0), ("bounds", bounds)):
+        if isinstance(given, dict):
+            known = names or ()
+            stray = [name for name in given if name not in known]
+            allowed = ", ".join(known) or "none: the function does not name its parameters"
+            require(not stray, argument, stray[0] if stray else None, f"names among {allowed}")
+    if isinstance(p0, dict):
+        missing = [name for name in names or () if name not in p0]
+        require(not missing, "p0", sorted(p0), f"all of {', '.join(names or ())}")
+        p0 = _beside([p0[name] for name in names or ()], "p0")
+    if isinstance(bounds, dict):
+        pairs = [bounds.get(name, (-math.inf, math.inf)) for name in names or ()]
+        for pair in pairs:
+            require(isinstance(pair, tuple | list) and len(pair) == 2, "bounds", pair, "a pair (lower, upper) per name")
+        ends = [[(-math.inf, math.inf)[k] if pair[k] is None else pair[k] for pair in pairs] for k in (0, 1)]
+        bounds = (_beside(ends[0], "bounds"), _beside(ends[1], "bounds"))
+    return p0, bounds
+
+
+def _beside(values: list[Any], argument: str) -> np.ndarray:
+    read = [on_host(argument, value) for value in values]
+    try:
+        return np.stack(np.broadcast_arrays(*read), axis=-1)
+    except ValueError:
+        shapes = ", ".join(str(one.shape) for one in read)
+        raise ValueError(f"{argument} has the shapes {shapes}; allowed: shapes that broadcast") from None
+
+
 def read_start(p0: Any, low: np.ndarray, high: np.ndarray, lead: tuple[int, ...], n: int, name: str) -> np.ndarray:
     """Return starts (problems, n) inside the bounds; those outside are moved there, with a warning."""
     problems = math.prod(lead)
     start = feasible_start(low, high) if p0 is None else read_rows(name, p0, lead, n)
-    inside = np.minimum(np.maximum(start, low), high)
-    if p0 is not None and (inside != start).any():
-        require(not np.isnan(start).any(), name, p0, "numbers other than NaN")
-        if not (low > high).any():
-            warn_caller(f"{name} is outside the bounds; the fit starts at the nearest point inside")
-    if inside.shape == (problems, n):
+    inside = start
+    if not ((start >= low) & (start <= high)).all():  # (memory of a million starts is dear: no copy where all are)
+        inside = np.minimum(np.maximum(start, low), high)
+        if p0 is not None and (inside != start).any():
+            require(not np.isnan(start).any(), name, p0, "numbers other than NaN")
+            if not (low > high).any():
+                warn_caller(f"{name} is outside the bounds; the fit starts at the nearest point inside")
+    own = not (isinstance(p0, np.ndarray) and np.may_share_memory(inside, p0))
+    if own and inside.shape == (problems, n):
         return np.ascontiguousarray(inside)
     return np.array(np.broadcast_to(inside, (problems, n)), order="C")
 
@@ -163,7 +196,7 @@ def _are_switches(fixed: Any, n: int) -> bool:
 
 def read_places(argument: str, value: Any, n: int, names: tuple[str, ...] | None) -> list[int]:
     """Return places of parameters that are given by name or place."""
-    members = [value] if isinstance(value, str | int) else value
+    members: Any = [value] if isinstance(value, str | int) else value
     listed = isinstance(members, list | tuple | set | range) or (is_array(members) and members.ndim == 1)
     allowed = "names or places of parameters"
     require_kind(listed, argument, value, allowed)
@@ -232,7 +265,8 @@ def read_curve(
     lone = not lead
     if nan_policy is not None:
         read_choice("nan_policy", nan_policy, ("raise", "omit"))
-    if isinstance(xdata, list | tuple) or (is_array(xdata) and isinstance(xdata, np.ndarray)):
+    plain = type(xdata) is np.ndarray and xdata.dtype == np.float64
+    if not plain and (isinstance(xdata, list | tuple) or (is_array(xdata) and isinstance(xdata, np.ndarray))):
         xdata = np.asarray(read_array("xdata", xdata))
     refuses = nan_policy == "raise" or (lone and nan_policy is None and check_finite is not False)
     if refuses:
@@ -263,7 +297,7 @@ def read_curve(
         x0=x0, low=low, high=high, lead=lead, lone=lone, single=single,
         template=in_precision(template, single), x=xdata, own_x=own,
         y=y.reshape(-1, points), weights=weights, points=points, absolute=read_switch("absolute_sigma", absolute_sigma),
-        names=names if names is not None and len(names) == n else None, **options,
+        names=names if names is not None and len(names) == n else None, raises=check_finite is not False, **options,
     )  # fmt: skip
     return problem, Curve(f, xdata, own)
 
@@ -284,8 +318,10 @@ def in_single(x0: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[np.nda
     inner = np.where((lows < low) & ~equal, np.nextafter(lows, np.float32(np.inf)), lows)
     outer = np.where((highs > high) & ~equal, np.nextafter(highs, np.float32(-np.inf)), highs)
     low, high = (np.ascontiguousarray(side.astype(np.float64)) for side in (inner, outer))
-    start = np.minimum(np.maximum(x0.astype(np.float32).astype(np.float64), low), high)
-    return np.ascontiguousarray(start), low, high
+    start = x0.astype(np.float32)
+    if (start == x0).all() and (x0 >= low).all() and (x0 <= high).all():
+        return x0, low, high
+    return np.ascontiguousarray(np.minimum(np.maximum(start.astype(np.float64), low), high)), low, high
 
 
 def _count(f: Any, p0: Any, names: tuple[str, ...] | None) -> int:

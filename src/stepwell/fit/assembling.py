@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from stepwell.arrays import copy_to_device_of, is_cuda, of_numpy, shapes_are_compiled
 from stepwell.fit.evaluation import Evaluation
 from stepwell.fit.functions import Curve
+from stepwell.fit.loop import Halted
 from stepwell.fit.problem import FitProblem
 from stepwell.fit.result import FitResult
 from stepwell.fit.status import FitStatus
@@ -24,16 +26,16 @@ def result_of(
     """Return the result of a batch, or of its one problem."""
     variances = ends.get("variances")
     with np.errstate(invalid="ignore"):
-        stderr = None if variances is None else np.sqrt(variances)
+        stderr = None if variances is None else np.sqrt(variances, out=variances)
     dof = ends["points"] - ends["free"]
-    x = ends["x"].astype(np.float32) if problem.single else ends["x"]
+    x = ends["x"].astype(np.float32, copy=False) if problem.single else ends["x"]
     again = Again(problem, evaluation, ends["x"])
     picture = None if curve is None else _Picture(problem, evaluation, ends["x"])
     if problem.lone:
         status = FitStatus.of(ends["status"][0])
-        if status is FitStatus.NON_FINITE_START:
+        if status is FitStatus.NON_FINITE_START and problem.raises:
             raise ValueError("the model or its derivatives are not finite at the start; allowed: another start")
-        if status is FitStatus.NO_POINTS:
+        if status is FitStatus.NO_POINTS and problem.raises:
             raise ValueError("all points are masked or missing; allowed: at least one that counts")
         pcov = ends.get("pcov")
         result = FitResult(
@@ -84,6 +86,22 @@ def result_of(
     return result if of_numpy(problem.template) else in_library(result, problem)
 
 
+def solved(
+    problem: FitProblem, run: Callable[[FitProblem, Any], dict[str, Any]], evaluation: Evaluation, curve: Curve | None
+) -> FitResult:
+    """Run a batch and return its result; Ctrl-C raises `stepwell.Interrupted`, which has the result so far."""
+    try:
+        ends = run(problem, evaluation)
+    except Halted as halted:
+        from stepwell.quasi_newton.driver import Interrupted
+
+        problem.raises = False
+        carrier = Interrupted(*halted.args)
+        carrier.result = result_of(problem, halted.ends, evaluation, curve)
+        raise carrier.with_traceback(halted.__traceback__) from None
+    return result_of(problem, ends, evaluation, curve)
+
+
 def in_library(result: FitResult, problem: FitProblem) -> FitResult:
     """Return the same with arrays of the caller's library."""
     for name, value in list(vars(result).items()):
@@ -103,7 +121,7 @@ class Again:
     def __call__(self, derivatives: bool) -> Any:
         """Return the residuals, or with `derivatives` these."""
         problem = self._problem
-        x = self._x.astype(np.float32) if problem.single else self._x
+        x = self._x.astype(np.float32, copy=False) if problem.single else self._x
         rows = np.arange(problem.problems)
         weights = np.ones((1, 1)) if problem.weights is None else problem.weights
         with np.errstate(all="ignore"):

@@ -90,9 +90,12 @@ class _Batch:
         self.accuracy = 0.0 if self._jac is not None or scheme == "cs" else 2.0**-26
         self._points: int | None = problem.points or None
         self._scheme, self._steps = scheme, steps
-        self.typical = None
-        if self._jac is None and scheme == "2-point" and steps is None:
-            self.typical = typical_sizes(problem)
+        self._moves = self._jac is None and scheme == "2-point" and steps is None
+
+    @functools.cached_property
+    def typical(self) -> np.ndarray | None:
+        """Sizes of the parameters where the engine moves the points."""
+        return typical_sizes(self._problem) if self._moves else None
 
     @functools.cached_property
     def _differences(self) -> JacobianByDifferences:
@@ -131,6 +134,10 @@ class _Batch:
         return np.asarray(self._differences(x, rows, values))
 
 
+#: Numbers of a problem's values and differences up to which they are taken in one call.
+AHEAD = 1 << 12
+
+
 class _Lone(_Batch):
     """One problem, whose function is called with numbers (``curve_fit``) or a vector, as SciPy does.
 
@@ -143,6 +150,21 @@ class _Lone(_Batch):
         self._one_jac = jac if callable(jac) else None
         self._columns = False
         self._first = True
+
+    @property
+    def ahead(self) -> bool:
+        """Whether values at a point and at those beside it are to come from one call, where the function can."""
+        problem = self._problem
+        small = (problem.parameters + 1) * problem.points <= AHEAD
+        return small and self._moves and isinstance(self._function, Curve) and problem.y is not None
+
+    def first_values(self, points: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Return values at the first of some points or, where the function takes columns, at all of them."""
+        self._first = False
+        if not self._function.whole:
+            return self._compared(points, rows)
+        self._columns = True
+        return super().values(points, rows)
 
     def _values(self, x: np.ndarray, rows: np.ndarray) -> np.ndarray:
         if self._columns:
@@ -169,27 +191,27 @@ class _Lone(_Batch):
             if self._function.whole and isinstance(self._function, Curve):
                 self._columns = True
             elif isinstance(self._function, Curve):
-                return self._compared(x, rows)
+                found = self._compared(x, rows)
+                if len(found) == len(x):
+                    return found
         return super().values(x, rows)
 
     def _compared(self, x: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Return the first values, and find out whether the function takes columns."""
-        several = np.concatenate([x, x * (1 + 2.0**-10)])
-        one = super().values(x, rows)
+        """Find out whether the function takes columns; return values at all points, or where not at the first."""
+        several = np.concatenate([x, x[:1] * (1 + 2.0**-10)])
+        one = super().values(x[:1], rows)
         try:
-            found = np.asarray(self._function(several, np.zeros(2, np.int64)))
-            if found.shape != (2, one.shape[1]) or found.dtype.kind != "f":
+            found = np.asarray(self._function(several, np.zeros(len(several), np.int64)))
+            if found.shape != (len(several), one.shape[1]) or found.dtype != one.dtype:
                 return one
         except Exception:  # whatever a function does that was not written for columns: it is called with numbers
             return one
-        alone = np.stack([one[0], self._alone(several[1])])
-        apart = np.abs(found - alone).max()
-        if not (
-            apart <= 1e-10 * np.abs(alone).max() or ((np.isnan(found) == np.isnan(alone)).all() and apart != apart)
-        ):
+        ends, alone = found[:: len(x)], np.array([one[0], self._alone(several[-1])])
+        apart, size = np.abs([ends - alone, alone]).max(axis=(1, 2))
+        if not (apart <= 1e-10 * size or ((np.isnan(ends) == np.isnan(alone)).all() and apart != apart)):
             return one
         self._columns = True
-        return super().values(x, rows)
+        return found[:-1]
 
     def jacobian(self, x: np.ndarray, rows: np.ndarray, values: np.ndarray) -> np.ndarray:
         if self._one_jac is None:

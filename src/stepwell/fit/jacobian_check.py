@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.common.checks import read_real, require_function
+from stepwell.common.keywords import keywords_told
 from stepwell.fit.arguments import read_residual
 from stepwell.fit.differences import JacobianByDifferences
 from stepwell.fit.evaluation import evaluation_of, typical_sizes
@@ -42,6 +43,7 @@ class JacobianCheck:
         return self.ok
 
 
+@keywords_told
 def check_jac(
     fun: Callable[..., Any],
     x0: Any,

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
 
 from stepwell.arrays import host_copy
-from stepwell.common.pyplot import load_pyplot
+from stepwell.common.pyplot import load_pyplot, save_figure
 
 
-def plot_fit(result: Any, index: int | tuple[int, ...], ax: Any) -> Any:
-    """Draw one fit of a result into `ax`, or into axes of its own."""
-    if result._picture is None:
-        raise ValueError("there is nothing to draw; allowed: a result of curve_fit")
+def plot_fit(result: Any, index: int | tuple[int, ...], ax: Any, path: str | os.PathLike[str] | None = None) -> Any:
+    """Draw one fit of a result into `ax`, or into axes of its own; save the picture where `path` says."""
+    if index == ():
+        index = (0,) * (np.ndim(host_copy(result.x)) - 1)  # of a batch, the first
     x, y, sigma, values = result._picture(index)
-    axes = load_pyplot().subplots()[1] if ax is None else ax
+    pyplot = load_pyplot()
+    axes = pyplot.subplots()[1] if ax is None else ax
     plain = np.ndim(x) == 1 and np.shape(x) == np.shape(y)
     abscissa = np.asarray(x, float) if plain else np.arange(len(y))
     order = np.argsort(abscissa, kind="stable")
@@ -31,4 +33,8 @@ def plot_fit(result: Any, index: int | tuple[int, ...], ax: Any) -> Any:
     axes.set_title(", ".join(said), fontsize="small")
     axes.set_xlabel("x" if plain else "point")
     axes.legend()
-    return axes
+    if path is not None:
+        save_figure(axes.figure, path, dpi=130)
+    if ax is None:
+        pyplot.close(axes.figure)  # a notebook shows what is returned, once
+    return axes.figure

@@ -52,6 +52,7 @@ class FitProblem:
     progress: Callable[[int, int], object] | None = None
     callback: Callable[[Any], object] | None = None
     secant: bool = True
+    raises: bool = True  # of a lone problem that cannot begin
 
     @property
     def problems(self) -> int:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from stepwell.arrays import Array, host_copy, is_lazy
+from stepwell.arrays.presenting import Presented
 from stepwell.arrays.records import ComputedLater
 from stepwell.arrays.reprs import summarise
 from stepwell.fit.status import FitStatus
@@ -19,7 +21,7 @@ PerFit: TypeAlias = Any
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class FitResult(ComputedLater):
+class FitResult(Presented, ComputedLater):
     """Parameters of one fit or of many, with their uncertainties and certificates.
 
     Of one fit, `x` is a vector and the rest are numbers; of a batch everything has the shape of the problems first.
@@ -119,6 +121,8 @@ class FitResult(ComputedLater):
         if is_lazy(self.status):
             return "not computed yet: dask.compute(result) does, or a field's compute()"
         counts, fits = self._counts(), math.prod(self.status.shape)
+        if fits == 0:
+            return "there were no fits"
         return "; ".join(f"{count} of {fits}: {status.message}" for status, count in counts.items())
 
     def _counts(self) -> dict[FitStatus, int]:
@@ -191,8 +195,24 @@ class FitResult(ComputedLater):
             size = np.where((size > 0) & np.isfinite(size), size, np.nan)
             return np.asarray(pcov / size[:, None] / size)
 
-    def plot(self, index: int | tuple[int, ...] = (), ax: Any = None) -> Any:
-        """Draw data, model and residuals of one fit; return the axes (needs matplotlib)."""
+    def plot(
+        self, path: str | os.PathLike[str] | None = None, *, index: int | tuple[int, ...] = (), ax: Any = None
+    ) -> Any:
+        """Draw data and model of one fit of `curve_fit`; of `least_squares`, the parameters. Needs matplotlib.
+
+        Parameters
+        ----------
+        path : path, optional
+            Where to save the picture.
+        index : int or tuple of int, optional
+            Which fit of a batch; by default the only one, or the first.
+        ax : matplotlib.axes.Axes, optional
+            Where to draw.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+        """
         from stepwell.fit.pictures import plot_fit
 
-        return plot_fit(self, index, ax)
+        return super().plot(path) if self._picture is None else plot_fit(self, index, ax, path)

@@ -22,7 +22,7 @@ class FitStatus(int, SolverStatus):
     FTOL = 2, 0, "converged: the model within the bounds promises less than ftol of the cost"
     XTOL = 3, 0, "the last step was shorter than xtol"
     ZERO_RESIDUAL = 5, 0, "converged: the residual is the rounding of the model or of the data"
-    CALLBACK = -2, 99, "the callback asked to stop; x is the best point so far"
+    CALLBACK = -2, 99, "the callback, or Ctrl-C, asked to stop; x is the best point so far"
     ROUNDING = -3, 2, "rounding leaves no step that lowers the cost; `distance` says how near the minimum is"
     STALLED = (
         -4,

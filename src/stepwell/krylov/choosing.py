@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import scipy.sparse as sp
 
 from stepwell.arrays import available_bytes, take_columns
+from stepwell.arrays.sparse import is_scipy_sparse
 from stepwell.common.checks import require
 from stepwell.krylov.bounded import BoundedSystem
 from stepwell.krylov.costs import Work
@@ -81,7 +81,7 @@ def _work(problem: LinearProblem, system: System, options: SolveOptions, block_m
     if not explicit or not isinstance(system, TikhonovSystem) or system.A.matrix is None:
         return None
     matrices = [operator.matrix for operator in (system.A, system.L) if operator is not None]
-    if any(not sp.issparse(matrix) and not isinstance(matrix, np.ndarray) for matrix in matrices):
+    if any(not is_scipy_sparse(matrix) and not isinstance(matrix, np.ndarray) for matrix in matrices):
         return None
     lam = float(system.lam[0])
     norms = system.data_norms()
@@ -98,8 +98,8 @@ def _work(problem: LinearProblem, system: System, options: SolveOptions, block_m
     return Work(
         problem.size,
         max(1, int(problem.B.shape[0])),
-        sum(int(matrix.nnz) for matrix in matrices if sp.issparse(matrix)),
-        sum(int(matrix.size) for matrix in matrices if not sp.issparse(matrix)),
+        sum(int(matrix.nnz) for matrix in matrices if is_scipy_sparse(matrix)),
+        sum(int(matrix.size) for matrix in matrices if not is_scipy_sparse(matrix)),
         problem.columns,
         ratio,
         options.tol,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import scipy.sparse as sp
-
 from stepwell.arrays import Array, factor_positive, namespace_of, on_device_of, plus_diagonal, to_host
+from stepwell.arrays.sparse import is_scipy_sparse
 from stepwell.krylov.column_progress import progress_for
 from stepwell.krylov.linear_problem import bytes_per_number
 from stepwell.krylov.results import LinearStatus
@@ -107,6 +106,6 @@ def dense(H: Operator, template: Array) -> Array:
 def outer_gram(A: Operator, template: Array) -> Array:
     """Return AAᵀ as a dense matrix."""
     # Columns are cut from matrices of SciPy alone; a sparse one of PyTorch cannot be turned.
-    matrix = A.matrix.T if sp.issparse(A.matrix) else None
+    matrix = A.matrix.T if is_scipy_sparse(A.matrix) else None
     turned = Operator(A.adjoint, A.forward, (A.shape[1], A.shape[0]), A.home, matrix)
     return turned.gram(template)

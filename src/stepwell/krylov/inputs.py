@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from stepwell.arrays import (
     Array,
@@ -18,6 +17,7 @@ from stepwell.arrays import (
     same_library,
 )
 from stepwell.arrays.checks import read_array, require_finite, require_one_home
+from stepwell.arrays.sparse import is_scipy_sparse
 from stepwell.common.checks import WrongKind, read_axis, read_whole, require_shape
 from stepwell.krylov.linear_problem import LinearProblem, in_common, name_of_dtype
 from stepwell.krylov.reductions import WHOLE, Sums
@@ -191,7 +191,7 @@ def _beside(L: Any, template: Array) -> Any:
     """Return L in the library of the template, where both are on the host; what cannot be brought there is refused."""
     if is_cuda(template) or isinstance(L, tuple | Operator) or (callable(L) and not hasattr(L, "shape")):
         return L
-    if sp.issparse(L):
+    if is_scipy_sparse(L):
         return L if isinstance(template, np.ndarray) else in_library_of(L, template)
     if same_library(getattr(L, "home", L), template):
         return L

@@ -26,6 +26,7 @@ from stepwell.arrays import copy_to_device_of, to_host, transposed_product
 from stepwell.arrays.checks import read_array
 from stepwell.common import checkpoints
 from stepwell.common.checks import read_real, read_switch, require, require_function, require_shape, warn_caller
+from stepwell.common.keywords import keywords_told
 from stepwell.common.threads import OneAtATime
 from stepwell.common.typing import ArrayLike, Function, OperatorLike
 from stepwell.krylov import saved_solver
@@ -94,6 +95,7 @@ class ProjectedCG:
     1
     """
 
+    @keywords_told
     def __init__(
         self,
         A: OperatorLike,

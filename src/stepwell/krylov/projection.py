@@ -62,6 +62,7 @@ class Projected(Method):
         progress = ColumnProgress(task)
         residual, data = task.residual, task.state[0] if space.keeps_images else None
         overlaps = None
+        ahead: tuple[Array, Array | None, float] | None = None  # the next column, and what is known of it
         unmoved = False
         if self._projected is not None and self._projected[0] is residual:  # see `start`
             unmoved, x = True, namespace_of(residual).zeros_like(residual)
@@ -73,9 +74,11 @@ class Projected(Method):
         self._projected = None
         steps = 0
         while not progress.any_ended:
-            column = self.precondition(residual)
-            known = overlaps if not steps and column is residual else None
-            direction, cancelled = space.conjugate(column, known, projected=len(coefficients) > steps)
+            column, known, length = (self.precondition(residual), None, None) if ahead is None else ahead
+            if not steps and column is residual:
+                known = overlaps
+            direction, cancelled = space.conjugate(column, known, length, projected=len(coefficients) > steps)
+            ahead = None
             if direction is None:  # what an earlier projection left within the space
                 unmoved, overlaps, before = False, None, space.length(residual)
                 more, residual, data, shares = self._project(residual, data)
@@ -109,7 +112,13 @@ class Projected(Method):
             space.add(unit, direction, product, image, square)
             coefficients.append(step / unit)
             steps += 1
-            progress.look(steps, to_host(system.sums.norms(residual))[None, :])
+            if system.sums.spread:  # one message for the residual's norm and the next direction's first sums
+                column = self.precondition(residual)
+                known, length, norm = space.look_ahead(column, residual)
+                ahead = column, known, length
+            else:
+                norm = space.length(residual)
+            progress.look(steps, np.full((1, 1), norm))
         whole = len(coefficients) == space.count  # none was dropped on the way
         space.score(np.array(coefficients) if whole else None)
         progress.release(x)

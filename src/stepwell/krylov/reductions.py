@@ -137,10 +137,18 @@ class Sums:
 
     def panels_times_and_norm(self, panels: Sequence[Array], column: Array) -> tuple[list[Array], float]:
         """Inner products of the rows of several panels with a column, and its norm, in one message."""
+        found, norms = self.panels_times_and_norms(panels, column, column)
+        return found, norms[0]
+
+    def panels_times_and_norms(
+        self, panels: Sequence[Array], column: Array, *columns: Array
+    ) -> tuple[list[Array], list[float]]:
+        """Inner products of the rows of several panels with a column, and norms of some columns, in one message."""
         if self.ranks is None:
-            return self.panels_times(panels, column), float(to_host(column_norms(column))[0])
-        found = self.total(*(rows_times(rows, column) for rows in panels), column_dots(column, column))
-        return found[:-1], float(to_host(found[-1])[0]) ** 0.5
+            return self.panels_times(panels, column), [float(to_host(column_norms(one))[0]) for one in columns]
+        squares = [column_dots(one, one) for one in columns]
+        found = self.total(*(rows_times(rows, column) for rows in panels), *squares)
+        return found[: len(panels)], [float(to_host(square)[0]) ** 0.5 for square in found[len(panels) :]]
 
     def total(self, *parts: Array) -> list[Array]:
         """Return the sums over all ranks of arrays that are sums over this rank's piece, in one message."""

@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
-from scipy.linalg import eigh
-from scipy.optimize import brentq, minimize_scalar
 
 from stepwell.arrays import Array, copy_to_device_of, take_columns, to_host
 from stepwell.krylov.linear_problem import LinearProblem, bytes_per_number
@@ -229,6 +227,8 @@ def _pick(spectra: Spectra, rule: str, noise: float) -> tuple[float, int]:
         end = -1 if best <= 2 else 1 if best >= grid.size - 3 else NO_CORNER
     if rule == "lcurve" or end:
         return float(grid[best]), end
+    from scipy.optimize import minimize_scalar
+
     inner = np.log(grid[best - 1]), np.log(grid[best + 1])
     found = minimize_scalar(lambda t: spectra.gcv(float(np.exp(t))), bounds=inner, method="bounded")
     return float(np.exp(found.x)), 0
@@ -245,6 +245,8 @@ def _discrepancy(spectra: Spectra, grid: np.ndarray, noise: float) -> tuple[floa
         return float(grid[0]), -1
     if gap(high) <= 0:
         return float(grid[-1]), 1
+    from scipy.optimize import brentq
+
     return float(np.exp(brentq(gap, low, high))), 0
 
 
@@ -285,6 +287,8 @@ def diagonal_pencil(A: np.ndarray, L: np.ndarray) -> tuple[np.ndarray, np.ndarra
     The eigenvectors Z of (A, A + cL) satisfy ZᵀAZ = diag(μ) and ZᵀcLZ = diag(1 − μ), with c chosen so that both terms
     weigh the same. Directions in the null space of both are left out.
     """
+    from scipy.linalg import eigh
+
     c = float(np.trace(A) / max(np.trace(L), np.finfo(float).tiny)) or 1.0
     both = 0.5 * (A + A.T) + 0.5 * c * (L + L.T)
     values, vectors = eigh(both)

@@ -217,7 +217,7 @@ class DirectionSpace:
         return [panel if shapes_are_compiled(panel.directions) else panel.filled() for panel in self._panels]
 
     def conjugate(
-        self, column: Array, overlaps: Array | None = None, *, projected: bool = False
+        self, column: Array, overlaps: Array | None = None, length: float | None = None, *, projected: bool = False
     ) -> tuple[Array | None, float]:
         """Remove from a column what is not conjugate to the kept directions.
 
@@ -230,6 +230,8 @@ class DirectionSpace:
         column : array
         overlaps : array, optional
             Qᵀ times the column, where it is known.
+        length : float, optional
+            The column's norm, where it is known.
         projected : bool
             Whether the column comes from a projection on directions of earlier solves.
 
@@ -245,7 +247,7 @@ class DirectionSpace:
             return column, 0.0
         epsilon = float(namespace_of(column).finfo(column.dtype).eps)
         if not isinstance(column, np.ndarray):
-            before = float(to_host(sums.norms(column))[0])
+            before = self.length(column) if length is None else length
             for _ in range(2):
                 for panel in panels:
                     column = plus_rows(column, panel.directions, sums.rows_times(panel.products, column), -1)
@@ -253,9 +255,11 @@ class DirectionSpace:
             return (None if after < epsilon**0.5 * before else column), 0.0
         in_double = NEGLIGIBLE_PROJECTED if projected else NEGLIGIBLE
         bound = (NEGLIGIBLE_SINGLE if column.dtype == np.float32 else in_double) * epsilon
-        products = [] if overlaps is not None else [panel.products for panel in panels]
-        known, first_length = sums.panels_times_and_norm(products, column)
-        overlaps, before = np.concatenate(known) if overlaps is None else overlaps, first_length
+        if overlaps is None or length is None:
+            products = [] if overlaps is not None else [panel.products for panel in panels]
+            known, length = sums.panels_times_and_norm(products, column)
+            overlaps = np.concatenate(known) if overlaps is None else overlaps
+        first_length = before = length
         for _ in range(MAX_REMOVALS):
             if overlaps is None:
                 overlaps = np.concatenate(sums.panels_times([panel.products for panel in panels], column))
@@ -272,6 +276,14 @@ class DirectionSpace:
         if after < epsilon**0.5 * first_length:
             return None, 0.0
         return column, max(float(np.sum(shares * shares)), float(np.sum(left * left)) / (5 * bound) ** 2) ** 0.5
+
+    def look_ahead(self, column: Array, residual: Array) -> tuple[Array | None, float, float]:
+        """Return what :meth:`conjugate` asks of a column, and the norm of a residual, in one message over ranks."""
+        host = isinstance(column, np.ndarray)
+        products = [panel.products for panel in self.working_panels()] if host else []
+        others = [] if column is residual else [residual]
+        overlaps, norms = self.sums.panels_times_and_norms(products, column, column, *others)
+        return np.concatenate(overlaps) if overlaps else None, norms[0], norms[-1]
 
     def length(self, column: Array) -> float:
         """Return the norm of a column."""

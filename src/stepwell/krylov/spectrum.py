@@ -6,7 +6,6 @@ import functools
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import eigh
 
 from stepwell.arrays import Array, namespace_of, to_host
 from stepwell.krylov.linear_problem import LinearProblem, bytes_per_number
@@ -124,6 +123,8 @@ class KrylovSpace:
         return self._spectrum
 
     def _diagonal(self) -> Spectrum:
+        from scipy.linalg import eigh
+
         basis = namespace_of(self._rhs).concat([panel.directions for panel in self._space.panels()], axis=0).T
         image = basis if self.problem.L is None else self.problem.L.forward(basis)
         squares, shares = self.problem.sums.several_grams((image, image), (basis, self._rhs))

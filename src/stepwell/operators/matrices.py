@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from stepwell.arrays import (
     Array,
@@ -26,6 +25,7 @@ from stepwell.arrays.sparse import (
     csr_with_transpose,
     empty_like_home,
     has_own_product,
+    is_scipy_sparse,
     is_sparse,
     linear_operator_base,
 )
@@ -80,7 +80,7 @@ def as_operator(A: Any, dtype: Any = None, *, name: str = "A", columns: int | No
         return A
     if isinstance(A, tuple | list) and len(A) == 2 and all(callable(f) for f in A):
         return from_functions(A[0], A[1], name=name)
-    if sp.issparse(A):
+    if is_scipy_sparse(A):
         return _scipy_sparse(A, dtype, name)
     A = without_graph(A)
     if has_own_product(A):
@@ -175,6 +175,8 @@ def _require_sound(name: str, A: Any) -> None:
 
 def _scipy_sparse(A: Any, dtype: Any, name: str) -> Operator:
     """CSR and the CSR of the transpose, so that both products run over rows, in parallel on all cores."""
+    import scipy.sparse as sp
+
     from stepwell import _core
 
     require_real(name, A)

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from stepwell.arrays import Array, copy_to_device_of, namespace_of, own_copy, without_graph
 from stepwell.arrays.checks import read_array, require_template
+from stepwell.arrays.sparse import is_scipy_sparse
 from stepwell.common.checks import read_switch, require_function, require_shape
 from stepwell.operators.error_state import callers_arithmetic
 
@@ -104,7 +104,7 @@ class Operator:
 
     def _columns(self, first: int, last: int, template: Array) -> Array:
         """Return some of the operator's columns as a dense block."""
-        if sp.issparse(self.matrix):
+        if is_scipy_sparse(self.matrix):
             return copy_to_device_of(self.matrix[:, first:last].toarray(), template)
         units = np.zeros((self.shape[1] or 0, last - first))
         units[np.arange(first, last), np.arange(last - first)] = 1.0

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from stepwell.arrays import Array, copy_to_device_of, namespace_of
 from stepwell.arrays.checks import read_array, require_template
-from stepwell.arrays.sparse import sparse_like
+from stepwell.arrays.sparse import is_scipy_sparse, sparse_like
 from stepwell.common.checks import read_seed, read_sizes, read_whole, require_kind, require_memory, require_shape
 from stepwell.common.typing import OperatorLike
 from stepwell.operators.matrices import as_operator
@@ -41,6 +40,8 @@ def gradient(shape: Sequence[int], *, like: Array | None = None) -> Any:
            [-1,  1,  0,  0],
            [ 0,  0, -1,  1]])
     """
+    import scipy.sparse as sp
+
     sizes = list(read_sizes("shape", shape, None, meaning="the image's shape"))
     require_template("like", like)
     require_memory("shape", shape, 4 * len(sizes) * math.prod(sizes))
@@ -67,8 +68,14 @@ def in_library_of(matrix: Any, like: Array) -> Any:
     -------
     sparse matrix
         ``scipy.sparse.csr_matrix``, ``cupyx.scipy.sparse.csr_matrix``, a torch CSR tensor or a JAX ``BCOO``.
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.sparse
+    >>> in_library_of(scipy.sparse.eye(3), np.ones(1, np.float32)).dtype
+    dtype('float32')
     """
-    if not sp.issparse(matrix):
+    if not is_scipy_sparse(matrix):
         matrix = read_array("matrix", matrix)
         require_shape(len(matrix.shape) == 2, "matrix", matrix, "two dimensions, (m, n)")
     require_template("like", like, optional=False)

@@ -11,6 +11,7 @@ import numpy as np
 
 from stepwell.arrays import Array, as_user_array
 from stepwell.common.checks import require, require_function, require_kind, warn_caller
+from stepwell.common.keywords import keywords_told
 from stepwell.quasi_newton.differences import without_fixed
 from stepwell.quasi_newton.driver import Interrupted, drive
 from stepwell.quasi_newton.objective import Objective
@@ -28,6 +29,7 @@ T = TypeVar("T")
 Gradient = Callable[..., Any] | bool | Literal["2-point", "3-point", "cs"] | None
 
 
+@keywords_told
 def minimize(
     fun: Callable[..., Any],
     x0: Array,
@@ -204,6 +206,7 @@ def minimize(
     return _driven(run, objective, plan, began, after if watched else None, result, kept)
 
 
+@keywords_told
 def minimize_batch(
     fun: Callable[..., Any],
     x0: Array,

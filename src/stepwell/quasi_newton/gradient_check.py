@@ -12,6 +12,7 @@ import numpy as np
 from stepwell.arrays import Array, device_name, is_cuda, same_order
 from stepwell.arrays.checks import read_host_array
 from stepwell.common.checks import read_seed, read_whole, require, require_function, require_shape
+from stepwell.common.keywords import keywords_told
 from stepwell.quasi_newton.inputs import read_start
 
 #: Up to this many variables, the components are looked at one by one.
@@ -62,6 +63,7 @@ class GradientCheck:
         return f"<GradientCheck {self.verdict}: {self.message}>"
 
 
+@keywords_told
 def check_grad(
     fun: Callable[..., Any],
     x0: Array,

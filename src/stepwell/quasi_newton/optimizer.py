@@ -12,6 +12,7 @@ import numpy as np
 
 from stepwell.arrays import Array, as_user_array, copy_to_device_of, is_cuda, numpy_dtype
 from stepwell.common.checks import require
+from stepwell.common.keywords import keywords_told
 from stepwell.common.threads import OneAtATime
 from stepwell.quasi_newton import checkpoint, saved_state
 from stepwell.quasi_newton.results import single_result
@@ -69,6 +70,7 @@ class LBFGSB:
     One thread at a time: a second one that calls `tell`, `stop`, `state_dict` or `save` meanwhile gets a RuntimeError.
     """
 
+    @keywords_told
     def __init__(
         self,
         x0: Array,

@@ -103,7 +103,8 @@ class Fields(dict[str, Any]):
 
 @functools.cache
 def _with_scipy(ours: type, theirs: type) -> type:
-    return type(ours.__name__, (ours, theirs), {"__module__": ours.__module__, "__qualname__": ours.__qualname__})
+    # Of the same name and place, so that it is shown and pickled as ours is.
+    return type(ours.__name__, (ours, theirs), {name: getattr(ours, name) for name in ("__module__", "__qualname__")})
 
 
 class _Summarised(Presented, Fields):

@@ -16,62 +16,70 @@ SW_HD void put(void* array, bool single, int64_t at, double value) {
         static_cast<double*>(array)[at] = value;
 }
 
-// Variances and covariance where all parameters lie between their bounds and JᵀJ, with columns of length one,
-// is far from singular: the same as find_covariance() without pivoting, in code that a device keeps in
-// registers. False where that has to do it.
-template <class Size>
-SW_HD bool find_plain_covariance(Size n, const FitState<Size::capacity>& s, double variance,
-                                 FitCertificate& found, double* variances, double* covariance) {
+// (JᵀJ)⁻¹ where all parameters lie between their bounds and JᵀJ, with columns of length one, is far from
+// singular, which the pivot that is returned tells: without pivoting, in code that a device keeps in
+// registers and a CPU does for problems side by side.
+template <class R, class Size>
+SW_HD R invert_plain(Size n, const R* H, R* inverse) {
     constexpr int N = Size::capacity;
-    double L[N * (N + 1) / 2], unit[N];
-    double smallest = 1;
+    R L[N * (N + 1) / 2], unit[N];
+    R smallest = R(1.0);
     SW_UNROLL
     for (int i = 0; i < n; ++i) {
-        unit[i] = inverse_root(s.H[at(i, i)]);
+        unit[i] = inverse_root_of(H[at(i, i)]);
         SW_UNROLL
         for (int j = 0; j < i; ++j) {
-            double sum = s.H[at(i, j)] * unit[i] * unit[j];
+            R sum = H[at(i, j)] * unit[i] * unit[j];
             SW_UNROLL
-            for (int k = 0; k < j; ++k) sum -= L[at(i, k)] * L[at(j, k)];
+            for (int k = 0; k < j; ++k) sum = sum - L[at(i, k)] * L[at(j, k)];
             L[at(i, j)] = sum * L[at(j, j)];
         }
-        double pivot = 1;
+        R pivot = R(1.0);
         SW_UNROLL
-        for (int k = 0; k < i; ++k) pivot -= L[at(i, k)] * L[at(i, k)];
-        smallest = pivot < smallest ? pivot : smallest;
-        L[at(i, i)] = inverse_root(pivot);
+        for (int k = 0; k < i; ++k) pivot = pivot - L[at(i, k)] * L[at(i, k)];
+        smallest = choose(pivot >= smallest, smallest, pivot);  // (NaN is kept)
+        L[at(i, i)] = inverse_root_of(pivot);
     }
-    if (!(smallest > 1e-6)) return false;
-    found.rank = n;
-    found.condition = smallest;
     // L⁻¹ in place, then L⁻ᵀL⁻¹.
     SW_UNROLL
     for (int j = 0; j < n; ++j) SW_UNROLL
     for (int i = j + 1; i < n; ++i) {
-        double sum = 0;
+        R sum = R(0.0);
         SW_UNROLL
-        for (int k = j; k < i; ++k) sum -= L[at(i, k)] * L[at(k, j)];
+        for (int k = j; k < i; ++k) sum = sum - L[at(i, k)] * L[at(k, j)];
         L[at(i, j)] = sum * L[at(i, i)];
     }
     SW_UNROLL
     for (int i = 0; i < n; ++i) SW_UNROLL
     for (int j = 0; j <= i; ++j) {
-        double sum = 0;
+        R sum = R(0.0);
         SW_UNROLL
-        for (int k = i; k < n; ++k) sum += L[at(k, i)] * L[at(k, j)];
-        sum *= variance * unit[i] * unit[j];
-        if (i == j) variances[i] = sum;
-        covariance[at(i, j)] = sum;
+        for (int k = i; k < n; ++k) sum = sum + L[at(k, i)] * L[at(k, j)];
+        inverse[at(i, j)] = sum * unit[i] * unit[j];
     }
-    return true;
+    return smallest;
 }
+
+// The same, asked for when an answer is written.
+template <class Size>
+struct PlainInverse {
+    static constexpr int packed = Size::capacity * (Size::capacity + 1) / 2;
+    Size n;
+    const double* H;
+    SW_HD double operator()(double* inverse) const { return invert_plain(n, H, inverse); }
+};
+
+// Pivots of (JᵀJ)⁻¹ above which it is found without pivoting.
+constexpr double plain_pivot = 1e-6;
 
 // As fits whose model is the caller's are written (host/fit/kernels.cpp): NaN where nothing was evaluated,
 // infinite variances where there are no degrees of freedom. s.promise is that of the certificate: the turn
 // that ended the fit has found it at s.x, by the model without damping.
-template <class Size>
+// inverse(packed) fills in the inverse of H and returns its smallest pivot, as invert_plain() does.
+template <class Size, class Inverse>
 SW_HD void write_answer(Size n, const FitModelJob& job, int64_t problem, const double* low,
-                        const double* high, const FitState<Size::capacity>& s, int points) {
+                        const double* high, const FitState<Size::capacity>& s, int points,
+                        const Inverse& inverse) {
     constexpr int N = Size::capacity;
     int free = 0;
     double violation = 0, optimality = 0;
@@ -97,8 +105,15 @@ SW_HD void write_answer(Size n, const FitModelJob& job, int64_t problem, const d
         found.optimality = optimality;
         found.distance = unit > 0 ? square_root(2 * promised / unit) : promised > 0 ? double_infinity : 0;
         if (job.variances) {
-            const bool plain = free == n && find_plain_covariance(n, s, variance, found, variances, packed);
-            if (!plain) {
+            const double smallest = free == n ? inverse(packed) : 0.0;
+            if (smallest > plain_pivot) {
+                found.rank = n;
+                found.condition = smallest;
+                SW_UNROLL
+                for (int i = 0; i < at(n, 0); ++i) packed[i] *= variance;
+                SW_UNROLL
+                for (int i = 0; i < n; ++i) variances[i] = packed[at(i, i)];
+            } else {
                 // (Copies, so that those of the common case stay in registers.)
                 double careful[N], table[N * (N + 1) / 2];
                 find_covariance(n, low, high, s, variance, job.options.epsilon, found, careful,
@@ -135,6 +150,12 @@ SW_HD void write_answer(Size n, const FitModelJob& job, int64_t problem, const d
     for (int i = 0; i < fit_reals; ++i) job.reals[i * job.problems + problem] = reals[i];
     SW_UNROLL
     for (int i = 0; i < fit_counts; ++i) job.counts[i * job.problems + problem] = counted[i];
+}
+
+template <class Size>
+SW_HD void write_answer(Size n, const FitModelJob& job, int64_t problem, const double* low,
+                        const double* high, const FitState<Size::capacity>& s, int points) {
+    write_answer(n, job, problem, low, high, s, points, PlainInverse<Size>{n, s.H});
 }
 
 }  // namespace fit

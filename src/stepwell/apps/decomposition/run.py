@@ -19,7 +19,8 @@ from stepwell.apps.files.named import HDF5
 from stepwell.apps.files.points import write_points
 from stepwell.apps.files.tables import write_table
 from stepwell.apps.images.mapping import NOT_FITTED, UNFINISHED
-from stepwell.apps.images.work import Work, identity, make_folder, plain, refuse_other_settings
+from stepwell.apps.images.presenting import Told
+from stepwell.apps.images.work import Work, forget_finished, identity, make_folder, plain, refuse_other_settings
 from stepwell.apps.waveform import gedi
 from stepwell.apps.waveform.deconvolution import Shots, load_shots
 from stepwell.apps.waveform.significance import LEVEL
@@ -33,12 +34,13 @@ from stepwell.common.progress import as_told, with_bar
 PART = 2000
 #: The account of a run, its arrays and its table.
 ACCOUNT, ARRAYS, TABLE = "decompose.json", "decomposition.npz", "returns.csv"
+GEOPACKAGE, PICTURE = "returns.gpkg", "shots.png"
 _WIDE = ("position", "amplitude", "width", "position_se", "amplitude_se", "width_se")
 _NARROW = ("background", "residual")
 
 
 @dataclasses.dataclass(frozen=True)
-class DecompositionRun:
+class DecompositionRun(Told):
     """What was made of a file.
 
     Attributes
@@ -153,6 +155,16 @@ def decompose_file(
         Write over what a finished run with other settings, or of another file, has left.
     threads, put, progress
         As in :func:`decompose`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from stepwell.apps import decomposition
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     run = decompose_file(decomposition.simulate(3, samples=120, returns=2).shots, f"{folder}/out")
+    ...     with open(f"{folder}/out/returns.csv") as file:
+    ...         file.readline().startswith("shot,number")
+    True
     """
     began = time.perf_counter()
     read_choice("starts", starts, ("peaks", "deconvolve"))
@@ -161,10 +173,12 @@ def decompose_file(
     named = None if isinstance(file, Shots) else identity(file)
     how = {"starts": starts, "most": most, "level": level}
     settings = plain(how | {"beam": beam, "first": first, "last": last, "samples": samples, "input": named})
+    if geopackage:
+        _require_positions(file, beam)
     sizes = source.sizes
     total, ends = sum(sizes), np.cumsum([0, *sizes]).tolist()
     with make_folder(folder):
-        refuse_other_settings(folder / ACCOUNT, settings, overwrite)
+        replaced = refuse_other_settings(folder / ACCOUNT, settings, overwrite)
         maps: dict[str, tuple[tuple[int, ...], str]] = dict.fromkeys(_WIDE, ((total, most), "f8"))
         maps |= dict.fromkeys(_NARROW, ((total,), "f8"))
         maps |= dict.fromkeys(("count", "status"), ((total,), "i2"))
@@ -177,10 +191,23 @@ def decompose_file(
                 work.put(0, begin, end, _taken_apart(source.read(part), how, most, threads, put))
             if tell is not None:
                 tell(end, total)
+        if replaced:
+            forget_finished(folder / ACCOUNT, TABLE, ARRAYS, GEOPACKAGE, PICTURE)
         run = _finish(source, work, folder, ends, geopackage, resumed, began)
         write_text(folder / ACCOUNT, json.dumps(plain(_record(run, settings)), indent=1) + "\n")
         work.discard()
         return run
+
+
+def _require_positions(file: Any, beam: str | None) -> None:
+    """Raise, before any work, where returns have no place on the earth."""
+    if isinstance(file, Shots):
+        without = [] if "elevation_bin0" in (file.about or {}) else ["these shots have no positions"]
+    elif Path(file).suffix.lower() in HDF5:
+        without = gedi.unplaced(file, beam)
+    else:
+        without = ["only GEDI granules (HDF5) have positions"]
+    require(not without, "geopackage", True, f"False here; {next(iter(without), '')}")
 
 
 def _taken_apart(
@@ -242,8 +269,8 @@ def _finish(
         files.append(folder / TABLE)
         if geopackage:
             require("latitude" in rows, "geopackage", True, "False: the file has no geolocation")
-            write_points(folder / "returns.gpkg", rows)
-            files.append(folder / "returns.gpkg")
+            write_points(folder / GEOPACKAGE, rows)
+            files.append(folder / GEOPACKAGE)
         with replacing(folder / ARRAYS) as opened:
             write_arrays(opened, whole, compressed=True)
         files.append(folder / ARRAYS)

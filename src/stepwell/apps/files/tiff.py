@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -39,10 +41,38 @@ def write_pages(path: str | os.PathLike[str], pages: Iterable[np.ndarray]) -> No
 
 def _read_file(tifffile: Any, path: str | os.PathLike[str]) -> np.ndarray:
     """Read all pages of one file."""
-    with open_regular(path) as file, damage_told(path):
+    with open_regular(path) as file, damage_told(path), _told_damage() as told:
         try:
             with tifffile.TiffFile(file) as opened:
                 require_room(path, sum(math.prod(page.shape) * page.dtype.itemsize for page in opened.pages))
-                return np.asarray(opened.asarray())
+                values = np.asarray(opened.asarray() if len(opened.series) < 2 else _stacked(path, opened.pages))
         except tifffile.TiffFileError as error:
             raise Unreadable(f"{os.fspath(path)}: is no TIFF file ({error})") from error
+    if told:  # such as a chain of pages that is cut: those before it would be taken for all
+        raise Unreadable(f"{os.fspath(path)}: is damaged ({told[0]})")
+    return values
+
+
+def _stacked(path: str | os.PathLike[str], pages: Any) -> np.ndarray:
+    """Return pages that were written one by one, of which tifffile takes the first alone for the image."""
+    if len({page.shape for page in pages}) != 1:
+        raise Unreadable(f"{os.fspath(path)}: the pages are not images of one shape")
+    return np.stack([page.asarray() for page in pages])
+
+
+@contextlib.contextmanager
+def _told_damage() -> Iterator[list[str]]:
+    """Gather what tifffile only logs as an error; nothing of it is printed."""
+    told: list[str] = []
+    logger = logging.getLogger("tifffile")
+
+    def take(record: logging.LogRecord) -> bool:
+        if record.levelno >= logging.ERROR:
+            told.append(" ".join(record.getMessage().split()))
+        return False
+
+    logger.addFilter(take)
+    try:
+        yield told
+    finally:
+        logger.removeFilter(take)

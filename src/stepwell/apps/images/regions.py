@@ -11,6 +11,8 @@ from stepwell.common.files import Unreadable
 
 #: Most regions that a label image may have: with more it is no such image.
 MOST = 10_000
+#: The table of means.
+REGIONS = "regions.csv"
 
 
 def region_table(
@@ -34,8 +36,6 @@ def region_table(
     sums: dict[int, np.ndarray] = {}
     for slab in range(labels.shape[axis]):
         marks = np.take(labels.read(slab, slab + 1, axis), 0, axis=axis)
-        if not np.array_equal(marks, np.round(marks)):
-            raise Unreadable(f"{labels.path}: holds numbers that are not whole; allowed: a label image")
         good = converged(np.take(arrays["status"], slab, axis=axis)) & (marks != 0)
         values = np.stack([np.take(arrays[name], slab, axis=axis)[good].astype(float) for name in names])
         for label in np.unique(marks[good]).astype(int).tolist():
@@ -56,6 +56,14 @@ def region_table(
             spread = np.sqrt(np.maximum(squares / count - mean**2, 0.0))
         table |= {f"{name}_mean": mean, f"{name}_std": spread}
     return table
+
+
+def require_labels(labels: Image, axis: int) -> None:
+    """Raise, before any work, for an image that does not hold whole numbers."""
+    for slab in range(labels.shape[axis]):
+        marks = labels.read(slab, slab + 1, axis)
+        if not np.array_equal(marks, np.round(marks)):
+            raise Unreadable(f"{labels.path}: holds numbers that are not whole; allowed: a label image")
 
 
 def averaged(arrays: Mapping[str, np.ndarray], axes: int) -> list[str]:

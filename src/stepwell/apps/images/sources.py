@@ -113,10 +113,12 @@ def open_image(
         return _of_array(path, array, channels, "numpy")
     if ending == ".mat":
         return _open_matlab(path, channels, name, wanted)
+    if ending in RASTERS[:-1]:  # whatever lies beside it: a header of another file may have the same name
+        return _open_raster(path)
     if ending == ".hdr" or Path(f"{os.fspath(path)}.hdr").is_file() or Path(path).with_suffix(".hdr").is_file():
         cube, header = envi.map_cube(path)
         return dataclasses.replace(_of_array(path, cube, channels, "envi"), axis=0, about=header)
-    if ending in RASTERS:
+    if ending == RASTERS[-1]:
         return _open_raster(path)
     raise Unreadable(
         f"{os.fspath(path)}: ends in {ending or 'nothing'}; allowed: .nii, .nii.gz, .hdr (ENVI), .tif, .jp2, .npy, "

@@ -188,29 +188,48 @@ def make_folder(folder: Path) -> Iterator[None]:
         raise
 
 
-def refuse_other_settings(account: Path, settings: Mapping[str, Any], overwrite: bool) -> None:
-    """Raise where a finished run with other settings, or of another input, has left its account here."""
-    if overwrite or not account.exists():
-        return
+def refuse_other_settings(account: Path, settings: Mapping[str, Any], overwrite: bool) -> bool:
+    """Raise where a finished run with other settings, or of another input, has left its account here.
+
+    With `overwrite` return whether there is such a run, which `forget_finished` then removes.
+    """
+    if not account.exists():
+        return False
     try:
         held = json.loads(read_text(account, LARGEST_NOTE))["settings"]
     except (ValueError, KeyError, TypeError):
         held = None
-    now, before = (_without_dates(one) for one in (plain(settings), held))
+    now, before = (_deciding(one) for one in (plain(settings), held))
     if now == before:
-        return
+        return False
+    if overwrite:
+        return True
     names = [name for name in now if not isinstance(before, dict) or before.get(name) != now[name]]
-    raise ValueError(
+    raise Unreadable(
         f"{account}: is the account of a finished run with other settings or another input ({', '.join(names[:4])}); "
         "allowed: another place, or --overwrite (overwrite=True)"
     )
 
 
-def _without_dates(settings: Any) -> Any:
-    """Return settings without when files were changed: the same file made anew is the same input."""
+def forget_finished(account: Path, *others: str) -> None:
+    """Remove a finished run with other settings: its account, the maps named there, and others of its folder.
+
+    Nothing of it then stays beside the new answer, such as a map or a picture that this one does not make.
+    """
+    try:
+        maps = [str(one["file"]) for one in json.loads(read_text(account, LARGEST_NOTE))["maps"].values()]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        maps = []
+    for name in (account.name, *(Path(one).name for one in maps), *others):
+        with contextlib.suppress(OSError):
+            (account.parent / name).unlink()
+
+
+def _deciding(settings: Any) -> Any:
+    """Return settings without threads, and without when files were changed: made anew they are the same input."""
     if isinstance(settings, dict):
-        return {name: _without_dates(value) for name, value in settings.items() if name != "changed"}
-    return [_without_dates(one) for one in settings] if isinstance(settings, list) else settings
+        return {name: _deciding(value) for name, value in settings.items() if name not in ("changed", "threads")}
+    return [_deciding(one) for one in settings] if isinstance(settings, list) else settings
 
 
 def identity(path: str | os.PathLike[str] | None) -> dict[str, Any] | None:

@@ -16,8 +16,9 @@ import numpy as np
 from stepwell.apps.files.tables import write_table
 from stepwell.apps.images import Image, Work, fill, open_image
 from stepwell.apps.images.mapping import FORMATS, UNFINISHED, Format, open_beside, put_back, statistics, write_maps
-from stepwell.apps.images.regions import region_table
-from stepwell.apps.images.work import STEP_BYTES, identity, make_folder, plain, refuse_other_settings
+from stepwell.apps.images.presenting import Mapped
+from stepwell.apps.images.regions import REGIONS, region_table, require_labels
+from stepwell.apps.images.work import STEP_BYTES, forget_finished, identity, make_folder, plain, refuse_other_settings
 from stepwell.apps.relaxation.fit import fit_voxels
 from stepwell.apps.relaxation.model import RelaxationModel
 from stepwell.apps.relaxation.quantities import QUANTITIES
@@ -31,10 +32,12 @@ from stepwell.common.temporary import scratch_folder
 
 #: The account of a run.
 ACCOUNT = "relax.json"
+#: What the command draws.
+PICTURE = "maps.png"
 
 
 @dataclasses.dataclass(frozen=True)
-class RelaxationRun:
+class RelaxationRun(Mapped):
     """What was made of a series.
 
     Attributes
@@ -150,6 +153,16 @@ def map_series(
         CPU threads; ``progress(slabs done, slabs)``, or True for a bar.
     step_bytes : int
         About how much memory one step may take.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     echoes = np.exp(-np.array([0.01, 0.02, 0.04, 0.08]) / 0.03) * np.full((4, 4, 1, 1), 500.0)
+    ...     np.save(f"{folder}/echoes.npy", echoes)
+    ...     run = map_series(f"{folder}/echoes.npy", f"{folder}/maps", "t2star", [0.01, 0.02, 0.04, 0.08])
+    ...     round(float(np.load(f"{folder}/maps/T2star.npy")[0, 0, 0]), 4)
+    0.03
     """
     began = time.perf_counter()
     about = QUANTITIES[read_choice("quantity", quantity, QUANTITIES)]
@@ -175,7 +188,9 @@ def map_series(
             "inputs": {"image": [identity(path) for path in paths]}
             | {name: identity(path) for name, path in given.items()},
         }
-        refuse_other_settings(account, plain(settings), overwrite)
+        replaced = refuse_other_settings(account, plain(settings), overwrite)
+        if beside["labels"] is not None:
+            require_labels(beside["labels"], source.axis)
         spatial = source.shape[:-1]
         maps = {name: (spatial, "i2" if name in ("status", "bound") else "f4") for name in model.maps}
         work = Work(folder / UNFINISHED, plain(settings), maps, spatial[source.axis], restart=restart)
@@ -191,10 +206,12 @@ def map_series(
             return put_back(fit_voxels(model, signals[chosen], field, like=like, threads=threads), chosen)
 
         fill(source, work, make, progress=as_told(progress), step_bytes=step_bytes, small_steps=like is None)
+        if replaced:
+            forget_finished(account, REGIONS, PICTURE)
         written = write_maps(work.arrays, source, folder, format)
         marks = beside["labels"]
         if marks is not None:
-            write_table(folder / "regions.csv", region_table(work.arrays, marks, source.axis, _converged))
+            write_table(folder / REGIONS, region_table(work.arrays, marks, source.axis, _converged))
         counts, means = statistics(work, source.axis, _converged)
         held = _held(work, source)
         run = RelaxationRun(

@@ -16,8 +16,10 @@ import numpy as np
 from stepwell.apps.files.tables import write_table
 from stepwell.apps.images import Image, Work, fill, open_image
 from stepwell.apps.images.mapping import FORMATS, UNFINISHED, Format, open_beside, put_back, statistics, write_maps
-from stepwell.apps.images.regions import region_table
-from stepwell.apps.images.work import STEP_BYTES, identity, make_folder, plain, refuse_other_settings
+from stepwell.apps.images.presenting import Mapped
+from stepwell.apps.images.regions import REGIONS, region_table, require_labels
+from stepwell.apps.images.work import STEP_BYTES, forget_finished, identity, make_folder, plain, refuse_other_settings
+from stepwell.apps.t2.echoes import require_echoes
 from stepwell.apps.t2.fit import fit_voxels
 from stepwell.apps.t2.maps import MAPS
 from stepwell.apps.t2.model import T2Model
@@ -34,10 +36,12 @@ from stepwell.lsq import NNLSStatus
 DEGREES = 10.0
 #: Other names under which maps are written too.
 ALIASES = {"mwf": "sfr"}
+#: What the command draws.
+PICTURES = ("maps.png", "mwf.png")
 
 
 @dataclasses.dataclass(frozen=True)
-class T2Run:
+class T2Run(Mapped):
     """What was made of an image.
 
     Attributes
@@ -154,6 +158,16 @@ def map_image(
         About how much memory one step may take.
     **options
         Of :class:`T2Model`: bins, t2, angles, t1, lam, chi2, noise, smooth, myelin, middle.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from stepwell.apps import t2
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.save(f"{folder}/image.npy", t2.simulate((6, 6, 1), echoes=16).signal)
+    ...     run = t2.map_image(f"{folder}/image.npy", f"{folder}/maps", te=0.010, lam=0.0)
+    ...     np.load(f"{folder}/maps/mwf.npy").shape
+    (6, 6, 1)
     """
     began = time.perf_counter()
     read_choice("format", format, FORMATS)
@@ -167,6 +181,7 @@ def map_image(
                 f"{source.path}: has shape {source.shape}; allowed: four axes, the echo last; of one slice "
                 "(x, y, 1, echoes)"
             )
+        require_echoes(source)
         spatial = source.shape[:-1]
         te, notes = settle_spacing(te, source.shape[-1], read_sidecar(image) if sidecar else None)
         model = T2Model(echoes=source.shape[-1], te=te, **options)
@@ -180,7 +195,9 @@ def map_image(
             "maps": kept,
             "inputs": {name: identity(path) for name, path in ({"image": image} | given).items()},
         }
-        refuse_other_settings(account, plain(settings), overwrite)
+        replaced = refuse_other_settings(account, plain(settings), overwrite)
+        if beside["labels"] is not None:
+            require_labels(beside["labels"], source.axis)
         maps = {name: _map_shape(name, spatial, model.bins) for name in kept}
         work = Work(folder / UNFINISHED, plain(settings), maps, spatial[source.axis], restart=restart)
 
@@ -194,11 +211,13 @@ def map_image(
             return _slab(model, block, threshold, parts["mask"], angles, solving)
 
         fill(source, work, make, progress=as_told(progress), step_bytes=step_bytes, small_steps=like is None)
+        if replaced:
+            forget_finished(account, REGIONS, *PICTURES)
         named = {name: work.arrays[held] for name, held in ALIASES.items()}
         written = write_maps({**work.arrays, **named}, source, folder, format)
         marks = beside["labels"]
         if marks is not None:
-            write_table(folder / "regions.csv", region_table(work.arrays, marks, source.axis, _converged))
+            write_table(folder / REGIONS, region_table(work.arrays, marks, source.axis, _converged))
         counts, means = statistics(work, source.axis, _converged)
         resumed = work.resumed
         seconds = time.perf_counter() - began

@@ -13,6 +13,8 @@ from stepwell.common.files import Unreadable
 
 #: Seconds above which an echo time must be in another unit.
 LONGEST_TE = 0.5
+#: Seconds above which a repetition time must be in another unit.
+LONGEST_TR = 60.0
 #: Share of the spacing by which echo times may differ, as they are printed with few digits.
 ROUNDED = 0.02
 
@@ -62,6 +64,12 @@ def settle_spacing(te: float | None, echoes: int, sidecar: Sidecar | None) -> tu
             f"{sidecar.path}: EchoTime is {max(times):g}; allowed: seconds, at most {LONGEST_TE:g} (did it mean "
             f"{max(times) / 1000:g}?); or --no-sidecar"
         )
+    repetition = sidecar.repetition_time
+    if repetition is not None and repetition > LONGEST_TR:
+        raise Unreadable(
+            f"{sidecar.path}: RepetitionTime is {repetition:g}; allowed: seconds, at most {LONGEST_TR:g} (did it mean "
+            f"{repetition / 1000:g}?); or --no-sidecar"
+        )
     if te is None:
         if not times:
             raise ValueError(f"te is None; allowed: the seconds between echoes, as {name} has no EchoTime")
@@ -81,9 +89,9 @@ def settle_spacing(te: float | None, echoes: int, sidecar: Sidecar | None) -> tu
                 f"{sidecar.path}: EchoTime is {times[0]:g} s, and te is {te:g} s; allowed: a te of which it is a whole "
                 "multiple; or --no-sidecar"
             )
-    if sidecar.repetition_time is not None and echoes * te > sidecar.repetition_time:
+    if repetition is not None and echoes * te > repetition:
         raise Unreadable(
-            f"{sidecar.path}: RepetitionTime is {sidecar.repetition_time:g} s, and {echoes} echoes of te = {te:g} s "
+            f"{sidecar.path}: RepetitionTime is {repetition:g} s, and {echoes} echoes of te = {te:g} s "
             f"take {echoes * te:g} s; allowed: a train that is shorter; or --no-sidecar"
         )
     return te, notes

@@ -14,7 +14,7 @@ import numpy as np
 
 import stepwell
 from stepwell.api.krylov import tikhonov
-from stepwell.apps.images.work import identity, plain, refuse_other_settings
+from stepwell.apps.images.work import forget_finished, identity, plain, refuse_other_settings
 from stepwell.apps.tomography import variation
 from stepwell.apps.tomography.angles import AngleUnit
 from stepwell.apps.tomography.ranks import World
@@ -27,6 +27,7 @@ from stepwell.apps.tomography.variation import TOL as TV_TOL
 from stepwell.arrays import host_copy
 from stepwell.cli.inputs import (
     FiniteRange,
+    NumberOrAuto,
     can_draw,
     check_folder,
     open_place,
@@ -45,14 +46,8 @@ from stepwell.krylov.options import METHODS, MethodChoice
 from stepwell.krylov.selection import RULES
 
 _POSITIVE = FiniteRange(min=0, min_open=True)
-
-
-class CenterType(FiniteRange):
-    """A finite number, or auto."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Read a number or the word."""
-        return value if value == "auto" else super().convert(value, param, ctx)
+#: What is drawn.
+PICTURES = ("montage.png", "convergence.png")
 
 
 @click.command("reconstruct")
@@ -88,7 +83,7 @@ class CenterType(FiniteRange):
 @click.option("--plots/--no-plots", default=True, show_default=True, help="Whether to draw; pictures need matplotlib.")
 @click.option("--order", type=click.Choice(ORDERS), default=ORDERS[0], show_default=True,
               help="How the axes of the scan's projections lie.")  # fmt: skip
-@click.option("--center", type=CenterType(), metavar="COLUMN|auto",
+@click.option("--center", type=NumberOrAuto(), metavar="COLUMN|auto",
               help="Detector column of the rotation axis, counted from 0 at the centre of the first; auto: found from "
               "opposite projections.  [default: the file's, or the middle]")  # fmt: skip
 @click.option("--pixel-size", type=FiniteRange(min=0, min_open=True), default=1.0, show_default=True,
@@ -178,7 +173,7 @@ def command(
             require(source != "phantom", "--fan", f"{fan[0]:g} {fan[1]:g}", "none beside the phantom")
             require(fan[0] < fan[1], "--fan", f"{fan[0]:g} {fan[1]:g}", "an axis between source and detector")
     if source != "phantom":
-        names = (f"volume.{kind}", "montage.png", "convergence.png", "reconstruct.json")
+        names = (f"volume.{kind}", *PICTURES, "reconstruct.json")
         if not Path(source).exists():
             raise click.BadParameter(f"there is no file {source!r}; allowed: phantom, or a scan", param_hint="SOURCE")
         refuse_input_as_output(source, [output / name for name in names], "-o")
@@ -195,7 +190,7 @@ def command(
                 task = phantom_task(size, angles, noise, slices)
             else:
                 task = scan_task(source, slices, Geometry(order, angle_range, angle_unit, center, pixel_size, fan))
-            refuse_other_settings(account, input_of, overwrite)
+            replaced = refuse_other_settings(account, input_of, overwrite)
             chosen = 0.0 if tv else choose_lam(lam, relative_lam, task.A)
         voice.notes(task.notes)
         if task.axis:
@@ -251,6 +246,8 @@ def command(
         result = joined(parts)
     with writing_trouble():
         output.mkdir(parents=True, exist_ok=True)
+        if replaced:
+            forget_finished(account, *(f"volume.{one}" for one in FORMATS), *PICTURES)
         used = None if result.lam is None else float(np.ravel(result.lam)[0])
         about = {"lam": used, "center": task.center, "pixel_size": pixel_size, "first_slice": task.first}
         volume, path = write_volume(output, kind, count, world, volume, about)
@@ -263,10 +260,10 @@ def command(
         measure = "proven relative gap" if tv else "relative residual of the normal equations"
         title = f"{task.name}, λ = {result.lam[0]:.3g}, {result.method}" if result.lam is not None else task.name
         with writing_trouble():
-            montage(volume, output / "montage.png", first=task.first, title=title)
-            where = output / "convergence.png"
+            montage(volume, output / PICTURES[0], first=task.first, title=title)
+            where = output / PICTURES[1]
             convergence(result.history, tol, where, first=task.first, title=title, measure=measure)
-        written += ["montage.png", "convergence.png"]
+        written += PICTURES
     voice.say(result.summary() if tv else summary(result))
     quality: list[float] = []
     if whole_truth is not None:

@@ -24,7 +24,7 @@ from stepwell.apps.unmixing.extraction import EXTRACTIONS, Extraction
 from stepwell.apps.unmixing.target import Target, write_spectra
 from stepwell.cli.console import make_table
 from stepwell.cli.inputs import (
-    FiniteRange,
+    NumberOrAuto,
     can_draw,
     check_file,
     open_place,
@@ -34,18 +34,6 @@ from stepwell.cli.inputs import (
 )
 from stepwell.cli.output import Output
 from stepwell.common.array_files import read_numbers
-
-
-class ScaleType(FiniteRange):
-    """A number above zero, or auto."""
-
-    def __init__(self) -> None:
-        super().__init__(min=0, min_open=True)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Read a number or the word."""
-        return value if value == "auto" else super().convert(value, param, ctx)
-
 
 #: Most abundances that the report lists; the table of means has all.
 MAX_LISTED = 12
@@ -74,8 +62,9 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--best", is_flag=True, help="Of the draws, keep the one that fits best.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of draws and scenes.")
 @click.option("--noise", type=_FILE, help="Standard deviation of each band (.npy or text), as weights.")
-@click.option("--scale", type=ScaleType(), metavar="NUMBER|auto", help="What the image is divided by, to have the "
-              "library's unit; auto: what fits best.  [default: what its file says, or 1]")  # fmt: skip
+@click.option("--scale", type=NumberOrAuto(min=0, min_open=True), metavar="NUMBER|auto",
+              help="What the image is divided by, to have the library's unit; auto: what fits best.  [default: what "
+              "its file says, or 1]")  # fmt: skip
 @click.option("--bands-first", is_flag=True, help="The first axis of an .npy, .npz or .mat image is that of the bands.")
 @click.option("--wavelengths", type=_FILE, help="Of the image's bands (.npy or text), where its file has none.")
 @click.option("--exclude", type=(float, float), multiple=True, metavar="LOW HIGH",
@@ -146,8 +135,9 @@ def command(
             waves = read_numbers(wavelengths)
     if extract is not None:
         with image_trouble(image):
-            spectra = _extracted(image, extract, by, options["seed"], waves, variable, bands_first)
-            write_spectra(target.endmembers, spectra)
+            # (What is found in the image has its unit: nothing is left to be found by auto.)
+            scale = None if scale == "auto" else scale
+            spectra = _extracted(image, extract, by, options["seed"], waves, variable, bands_first, scale)
     else:
         assert library is not None
         with image_trouble(library):
@@ -160,7 +150,11 @@ def command(
                           overwrite=overwrite, like=like, threads=threads, progress=tell,
                           step_bytes=memory * MEBIBYTE, **options)  # fmt: skip
     voice.notes(run.notes)
-    written = list(run.files) + [target.endmembers] * (extract is not None)
+    written = list(run.files)
+    if extract is not None:
+        with writing_trouble():
+            write_spectra(target.endmembers, spectra)
+        written.append(target.endmembers)
     if plots and run.converged:
         with writing_trouble():
             drawn = _draw(run, image, variable, bands_first, target.picture)
@@ -177,7 +171,7 @@ def command(
 
 
 def _extracted(
-    image: Path, count: int, by: Extraction, seed: int, waves: Any, variable: str | None, bands_first: bool
+    image: Path, count: int, by: Extraction, seed: int, waves: Any, variable: str | None, bands_first: bool, scale: Any
 ) -> Any:
     """Return a library of endmembers of the image itself."""
     from stepwell.apps.images import open_image
@@ -185,7 +179,9 @@ def _extracted(
     from stepwell.apps.unmixing.run import as_lines, wavelengths_of
 
     source = as_lines(open_image(image, name=variable), bands_first)
-    return library_of_image(source, count, wavelengths_of(image, source.about, waves), method=by, seed=seed)
+    return library_of_image(
+        source, count, wavelengths_of(image, source.about, waves), method=by, seed=seed, scale=scale
+    )
 
 
 def _finite(library: Any) -> Any:

@@ -15,6 +15,7 @@ import numpy as np
 from stepwell.apps.files import envi
 from stepwell.apps.images import Image
 from stepwell.apps.unmixing.library import SpectralLibrary
+from stepwell.apps.unmixing.scale import told_by_header
 from stepwell.arrays.checks import read_array, require_finite
 from stepwell.common.checks import read_choice, read_seed, read_whole, require_shape
 from stepwell.common.files import Unreadable
@@ -100,9 +101,18 @@ def _nfindr(pixels: np.ndarray, found: np.ndarray) -> np.ndarray:
 
 
 def library_of_image(
-    source: Image, count: int, waves: np.ndarray | None, *, method: Extraction = "nfindr", seed: int = 0
+    source: Image,
+    count: int,
+    waves: np.ndarray | None,
+    *,
+    method: Extraction = "nfindr",
+    seed: int = 0,
+    scale: float | None = None,
 ) -> SpectralLibrary:
-    """Return endmembers of an image (lines, samples, bands) as a library, in the image's own unit."""
+    """Return endmembers of an image (lines, samples, bands) as a library.
+
+    They are divided by `scale`, as the image will be; by default by the header's reflectance scale factor, or nothing.
+    """
     lines, samples, bands = source.shape
     stride = max(1, int(np.ceil((lines * samples / MAX_PIXELS) ** 0.5)))
     rows = np.arange(0, lines, stride)
@@ -121,4 +131,5 @@ def library_of_image(
     across = block.shape[1]
     places = [(int(rows[one // across]), one % across * stride) for one in chosen.tolist()]
     names = [f"endmember {number} (line {line} sample {sample})" for number, (line, sample) in enumerate(places, 1)]
-    return SpectralLibrary(np.where(used, pixels[chosen], np.nan), names, names, waves)
+    factor = scale or told_by_header(header) or 1.0
+    return SpectralLibrary(np.where(used, pixels[chosen] / factor, np.nan), names, names, waves)

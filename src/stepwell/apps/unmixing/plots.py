@@ -85,13 +85,13 @@ def plot_abundances(
     figure = pyplot.figure(figsize=(3.3 * across, height * down + 0.4), layout="constrained")
     grid = list(figure.subplots(down, across, squeeze=False).flat)
     for axes, name in zip(grid, shown):
-        _draw(figure, axes, maps[name], name, "viridis", (0.0, 1.0))
+        _draw(figure, axes, maps[name], _short(name), "viridis", (0.0, 1.0))
     axes = grid[len(shown)]
     colours = colours_of(shown)
     mixed = sum(np.clip(maps[name], 0, 1)[:, :, None] * np.array(colours[name]) for name in shown)
     axes.imshow(np.where(np.isfinite(mixed), np.clip(mixed, 0, 1), 0.85), interpolation="nearest")
     axes.set_title("all materials, mixed as their colours", fontsize=10)
-    marks = [pyplot.matplotlib.patches.Patch(color=colours[name], label=name[:24]) for name in shown]
+    marks = [pyplot.matplotlib.patches.Patch(color=colours[name], label=_short(name)) for name in shown]
     axes.legend(handles=marks, loc="upper center", bbox_to_anchor=(0.5, -0.01), ncols=2, fontsize=7, frameon=False)
     _bare(axes)
     _draw(figure, grid[len(shown) + 1], maps["rmse"], "RMSE", "magma", _range(maps["rmse"]))
@@ -116,6 +116,11 @@ def _draw(figure: Any, axes: Any, values: np.ndarray, title: str, colours: str, 
     figure.colorbar(shown, ax=axes, shrink=0.8, pad=0.02).ax.tick_params(labelsize=8)
 
 
+def _short(name: str) -> str:
+    """Return a name without what it has in brackets, as far as there is room."""
+    return (name.partition(" (")[0] or name)[:24]
+
+
 def _bare(axes: Any) -> None:
     axes.set_xticks([])
     axes.set_yticks([])
@@ -134,7 +139,7 @@ def _plot_pixel(axes: Any, pixel: Mapping[str, Any]) -> None:
     bands = np.arange(len(pixel["spectrum"])) if waves is None else waves
     axes.plot(bands, pixel["spectrum"], ".", color="0.4", markersize=3, label="measured")
     axes.plot(bands, pixel["fit"], color="C3", linewidth=1.2, label="fit")
-    parts = ", ".join(f"{name} {share:.2f}" for name, share in pixel["parts"][:3])
+    parts = ", ".join(f"{_short(name)} {share:.2f}" for name, share in pixel["parts"][:3])
     axes.set_title(f"the marked pixel: {parts}", fontsize=8)
     axes.set_xlabel("band" if waves is None else "wavelength (nm)", fontsize=9)
     axes.tick_params(labelsize=8)

@@ -17,7 +17,8 @@ import numpy as np
 from stepwell.apps.files import envi, raster
 from stepwell.apps.files.named import open_named
 from stepwell.apps.images import Image, Work, fill, open_image
-from stepwell.apps.images.work import STEP_BYTES, identity, make_folder, plain, refuse_other_settings
+from stepwell.apps.images.presenting import Mapped
+from stepwell.apps.images.work import STEP_BYTES, forget_finished, identity, make_folder, plain, refuse_other_settings
 from stepwell.apps.unmixing.library import WAVELENGTHS, SpectralLibrary, read_library
 from stepwell.apps.unmixing.pixels import NOT_SOLVED, Unmixing, unmix_pixels
 from stepwell.apps.unmixing.scale import Scale, settle_scale, told_by_header
@@ -31,7 +32,7 @@ from stepwell.common.temporary import scratch_folder
 
 
 @dataclasses.dataclass(frozen=True)
-class UnmixRun:
+class UnmixRun(Mapped):
     """What was made of an image.
 
     Attributes
@@ -148,6 +149,18 @@ def unmix_image(
         CPU threads; ``progress(lines done, lines)``, or True for a bar; about how much memory one step may take.
     **options
         Of :class:`Unmixing`: total, lower, upper, by_class, draws, subset, best, seed.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from stepwell.apps import unmixing
+    >>> scene = unmixing.simulate(6, 8, bands=30)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.save(f"{folder}/image.npy", scene.image)
+    ...     bands = scene.library.wavelengths
+    ...     run = unmix_image(f"{folder}/image.npy", scene.library, f"{folder}/shares.npy", wavelengths=bands, scale=1)
+    ...     np.load(f"{folder}/shares.npy").shape[:2]
+    (6, 8)
     """
     began = time.perf_counter()
     target = Target(output)
@@ -174,7 +187,7 @@ def unmix_image(
             "scale": factor,
             "image": identity(envi.find_pair(image)[1] if header is not None else image),
         }  # fmt: skip
-        refuse_other_settings(target.account, _recorded(settings), overwrite)
+        replaced = refuse_other_settings(target.account, _recorded(settings), overwrite)
         lines, samples = source.shape[:2]
         shape = (lines, len(bands), samples)  # interleaved by line, as the file will be
         work = Work(target.unfinished, plain(settings), {"cube": (shape, "<f4")}, lines, restart=restart)
@@ -187,8 +200,12 @@ def unmix_image(
             return {"cube": _as_cube(plan, answer, stop - start, samples)}
 
         fill(source, work, make, progress=as_told(progress), step_bytes=step_bytes, small_steps=like is None)
+        if replaced:
+            forget_finished(target.account, *(one.name for one in (target.means, target.picture, target.endmembers)))
         counts, means = _statistics(work.arrays["cube"], bands)
         files = target.write(work.arrays["cube"], bands, source)
+        if not target.keeps_place(source):
+            notes.append("the georeference of the image is not kept in this format; allowed for it: NAME.tif")
         if counts[1]:
             files.append(target.write_means(plan.names, means, counts[1]))
         seconds = time.perf_counter() - began

@@ -64,6 +64,14 @@ class Target:
             write_text(self.cubes[0], text)
         return list(self.cubes)
 
+    def keeps_place(self, source: Image) -> bool:
+        """Whether the georeference of the image, if it has one, can be told: not in npy, nor a turned grid in ENVI."""
+        told = _envi_place(source)
+        if self.kind == "npy":
+            return not told and not (isinstance(source.about, raster.RasterInfo) and source.about.place)
+        raster_place = source.about.place if isinstance(source.about, raster.RasterInfo) else None
+        return self.kind == "tif" or raster_place is None or bool(told)
+
     def write_means(self, names: list[str], means: dict[str, float], pixels: int) -> Path:
         """Write the mean abundance of each material as CSV."""
         columns: dict[str, Any] = {"name": names, "mean": [means[name] for name in names]}

@@ -8,7 +8,7 @@ from typing import Any
 import click
 import numpy as np
 
-from stepwell.apps.voronoi.products import DRAWINGS, Products, can_draw, is_folder
+from stepwell.apps.voronoi.products import DRAWINGS, Products, is_folder
 from stepwell.apps.voronoi.route import METHODS as ORDERS
 from stepwell.apps.voronoi.tessellating import (
     INTERRUPTED,
@@ -17,10 +17,12 @@ from stepwell.apps.voronoi.tessellating import (
     open_density,
     read_resolution,
     run_options,
+    settle_folders,
     tessellate,
 )
 from stepwell.cli.inputs import FiniteRange
 from stepwell.cli.output import Output, output_options
+from stepwell.common.pyplot import has_matplotlib
 
 
 @click.command("voronoi")
@@ -52,6 +54,7 @@ def command(
     outputs: tuple[Path, ...],
     size: float,
     pixels: int,
+    overwrite: bool,
     voice: Output,
     **run: Any,
 ) -> None:
@@ -72,8 +75,10 @@ def command(
         density = np.ones((sides, sides) if isinstance(sides, int) else sides)
     else:
         density = open_density(density_file, count, resolution, invert=invert, gamma=gamma)
+    asked = {"density": density_file, "invert": invert, "gamma": gamma, "sites": count, "shape": density.shape,
+             "draw": draw, "order": order, "size": size, "pixels": pixels}  # fmt: skip
+    settings = settle_folders(outputs, asked | run, overwrite, density_file)
     made = tessellate(count, density, **run, moving=voice.moving)
-    settings = {"density": density_file, "invert": invert, "gamma": gamma} | run
     top = float(density.max())
     # Dots of uniform sites cover a quarter of the paper; under a density, as much as it says at most.
     darkness = np.full(density.shape, 0.25) if density_file is None else density / top
@@ -95,7 +100,7 @@ def finish(products: Products, outputs: tuple[Path, ...], voice: Output) -> None
     if voice.json_file not in (None, "-"):
         written.append(Path(str(voice.json_file)))
     voice.say(products.summary(), *(["wrote " + ", ".join(str(path) for path in written)] if written else []))
-    if any(is_folder(path) for path in outputs) and not can_draw():
+    if any(is_folder(path) for path in outputs) and not has_matplotlib():
         click.echo("left out the PNG files, which need matplotlib: pip install 'stepwell[plot]'", err=True)
     if products.tessellation.message == INTERRUPTED:
         voice.interrupted()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import time
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -21,18 +20,17 @@ from stepwell.apps.voronoi.route import Route, plotting_route
 from stepwell.arrays import host_copy
 from stepwell.cli.console import make_table
 from stepwell.common.files import write_text
+from stepwell.common.pyplot import has_matplotlib
 
 #: What a drawing can show.
 DRAWINGS = ("stipples", "cells", "mesh", "route")
 #: PNG pictures of cells and mesh show a part of the domain with so many sites if there are more: lines need room.
 MAX_DRAWN = 40_000
+#: The account of a run in its folder, and what else a folder holds beside drawings.
+STATISTICS = "statistics.json"
+DATA = ("points.csv", "points.npy", "mesh.obj", "mesh.ply", STATISTICS)
 #: Kinds of files.
 SUFFIXES = (".svg", ".png", ".csv", ".npy", ".obj", ".ply", ".json")
-
-
-def can_draw() -> bool:
-    """Return whether PNG files can be drawn."""
-    return importlib.util.find_spec("matplotlib") is not None
 
 
 def is_folder(path: Path) -> bool:
@@ -40,13 +38,18 @@ def is_folder(path: Path) -> bool:
     return path.is_dir() or not path.suffix
 
 
+def may_be_in_folder() -> list[str]:
+    """Names of all files that a folder may have, whatever was drawn."""
+    drawn = [f"{name}.{kind}" for name in (*DRAWINGS, "quality") for kind in ("svg", "png")]
+    return [*drawn, *DATA]
+
+
 def folder_files(drawn: str, order: str) -> list[tuple[str, str]]:
     """Names of the files in a folder, and what those that are drawings show."""
     shown = list(dict.fromkeys([drawn, "cells", "mesh", *(["route"] if order != "given" else [])]))
     pictures = [(f"{name}.svg", name) for name in shown if name != "mesh"]
-    pictures += [(f"{name}.png", name) for name in (*shown, "quality") if can_draw()]
-    data = ("points.csv", "points.npy", "mesh.obj", "mesh.ply", "statistics.json")
-    return pictures + [(name, "") for name in data]
+    pictures += [(f"{name}.png", name) for name in (*shown, "quality") if has_matplotlib()]
+    return pictures + [(name, "") for name in DATA]
 
 
 @dataclass

@@ -19,6 +19,7 @@ from stepwell.apps.voronoi.tessellating import (
     open_picture,
     read_longest,
     run_options,
+    settle_folders,
     tessellate,
 )
 from stepwell.cli.inputs import FiniteRange, usage_errors
@@ -71,6 +72,7 @@ def command(
     outputs: tuple[Path, ...],
     size: float,
     pixels: int,
+    overwrite: bool,
     voice: Output,
     **run: Any,
 ) -> None:
@@ -102,12 +104,14 @@ def command(
         )
     power = contrast if contrast is not None else 2.0 if even else 1.5
     density = np.where(darkness > 0, darkness**power, 0.0)
+    asked = {"image": "demo" if demo else image, "contrast": power, "scale": scale, "gamma": gamma, "tone": tone,
+             "even": even, "invert": invert, "colour": colour, "sites": count, "shape": density.shape, "marks": marks,
+             "draw": draw, "order": order, "size": size, "pixels": pixels}  # fmt: skip
+    settings = settle_folders(outputs, asked | run, overwrite, image)
     made = tessellate(count, density, **run, moving=voice.moving)
     look: dict[str, Any] = {"even": even, "scale": scale, "marks": marks}
     look |= {"ink": "white", "background": "black"} if invert else {}
     if colour:
         look["colours"] = picture.colours
         darkness = picture.coverage(invert=invert)
-    settings = {"image": "demo" if demo else image, "contrast": power, "scale": scale, "gamma": gamma, "tone": tone}
-    settings |= {"even": even, "invert": invert, "colour": colour} | run
     finish(Products(made, density, darkness, draw, size, pixels, settings, order=order, look=look), outputs, voice)

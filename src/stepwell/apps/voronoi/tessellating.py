@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,17 +15,19 @@ import click
 import numpy as np
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
+from stepwell.apps.images.work import forget_finished, identity, plain, refuse_other_settings
 from stepwell.apps.voronoi import Tessellation, centroidal
 from stepwell.apps.voronoi.centroidal import METHODS
 from stepwell.apps.voronoi.domain import LONGEST_SIDE
 from stepwell.apps.voronoi.picture import Picture, read_npy, read_picture
-from stepwell.apps.voronoi.products import SUFFIXES, can_draw, folder_files, is_folder
+from stepwell.apps.voronoi.products import STATISTICS, SUFFIXES, folder_files, is_folder, may_be_in_folder
 from stepwell.arrays.checks import require_each
 from stepwell.cli.console import make_console
 from stepwell.cli.inputs import (
     FiniteRange,
     check_file,
     check_folder,
+    file_trouble,
     open_place,
     place_options,
     refuse_input_as_output,
@@ -32,6 +35,7 @@ from stepwell.cli.inputs import (
 )
 from stepwell.cli.output import first_interrupt
 from stepwell.cli.progress_bar import ProgressBar
+from stepwell.common.pyplot import has_matplotlib
 
 #: Pixels per site that the automatic resolution provides on average, and its limits.
 _PIXELS_PER_SITE = 64
@@ -51,6 +55,8 @@ def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--maxiter", type=click.IntRange(min=0), default=500, show_default=True, help="Most iterations."),
         click.option("-o", "--output", "outputs", multiple=True, type=click.Path(path_type=Path), metavar="FILE|FOLDER",
                      help=f"A file, its kind by its ending ({' '.join(SUFFIXES)}), or a folder for all; repeatable."),
+        click.option("--overwrite", is_flag=True,
+                     help="Write over what a finished run with other settings has left in a folder."),
         click.option("--size", type=FiniteRange(1, _LARGEST), default=200.0, show_default=True,
                      help="Millimetres of a drawing's longer side."),
         click.option("--pixels", type=click.IntRange(16, 20000), default=2000, show_default=True,
@@ -160,11 +166,26 @@ def check_outputs(
             allowed = " ".join(SUFFIXES)
             raise click.BadParameter(f"{str(path)!r} has an unknown ending; allowed: {allowed}, or a folder",
                                      param_hint="-o")  # fmt: skip
-        if path.suffix.lower() == ".png" and not can_draw():
+        if path.suffix.lower() == ".png" and not has_matplotlib():
             raise click.BadParameter(f"{str(path)!r} needs matplotlib: pip install 'stepwell[plot]'", param_hint="-o")
         check_file(path, "-o")
         refuse_input_as_output(given, [path], "-o")
     refuse_input_as_output(given, [json_file], "--json")
+
+
+def settle_folders(
+    outputs: tuple[Path, ...], settings: dict[str, Any], overwrite: bool, given: str | None
+) -> dict[str, Any]:
+    """Refuse folders that hold a finished run with other settings, or empty them; return the settings for JSON."""
+    kept = plain(settings | {"input": None if given is None else identity(given)})
+    for path in filter(is_folder, outputs):
+        with file_trouble(path):
+            if refuse_other_settings(path / STATISTICS, kept, overwrite):
+                own = None if given is None else os.path.realpath(given)
+                forget_finished(
+                    path / STATISTICS, *(name for name in may_be_in_folder() if os.path.realpath(path / name) != own)
+                )
+    return dict(kept)
 
 
 def tessellate(

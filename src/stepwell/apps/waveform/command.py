@@ -6,7 +6,7 @@ import contextlib
 import math
 import pathlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
@@ -97,6 +97,7 @@ def command(file: pathlib.Path | None, synthetic: int | None, voice: Output, **g
         least = None if given["least"] == "noise" else _number("--least", given["least"])
     place = open_place(given["array"], "float64", given["device"])
     count, parts = _read(file, synthetic, given)
+    _tell_unplaced(file, tables, given["beam"], voice)
     chosen = shots_to_plot(given["which"], count)
     start = time.perf_counter()
     put = None if place.library == "numpy" else place.put
@@ -111,6 +112,20 @@ def command(file: pathlib.Path | None, synthetic: int | None, voice: Output, **g
     if not np.any(gathered.of_all("status") == NNLSStatus.CONVERGED):
         first = NNLSStatus(int(gathered.of_all("status")[0])).message
         raise click.ClickException(f"none of {len(gathered.of_all('status'))} shots converged; shot 0: {first}")
+
+
+def _tell_unplaced(file: pathlib.Path | None, tables: Sequence[pathlib.Path], beam: str | None, voice: Output) -> None:
+    """Say which beams have no positions, without which a table has none; refuse a GeoPackage then."""
+    if not tables:
+        return
+    without = ["only GEDI granules (HDF5) have positions"]
+    if file is not None and file.suffix.lower() in HDF5:
+        with file_trouble(file):
+            without = gedi.unplaced(file, beam)
+        voice.notes(f"the table has no positions: {why}" for why in without)
+    points = next((table for table in tables if table.suffix.lower() == ".gpkg"), None)
+    if points is not None and without:
+        raise click.ClickException(f"{points}: needs positions of all returns ({without[0]}); allowed: a CSV table")
 
 
 def _number(flag: str, text: str) -> float:
@@ -214,10 +229,8 @@ def _finish(gathered: Gathered, seconds: float, voice: Output, given: dict[str, 
         for path in given["tables"]:
             if path.suffix.lower() == ".csv":
                 write_table(path, rows)
-            elif "latitude" in rows:
-                write_points(path, rows)
             else:
-                raise click.ClickException(f"{path}: the file has no geolocation; allowed: a CSV table")
+                write_points(path, rows)
             voice.say(f"wrote {path}")
         if given["plot"] is not None:
             from stepwell.apps.waveform.plots import plot_shots

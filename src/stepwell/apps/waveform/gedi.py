@@ -34,14 +34,26 @@ _ENDS = tuple(f"{what}_{end}" for what in ("latitude", "longitude", "elevation")
 
 
 def beams(path: str | os.PathLike[str]) -> list[str]:
-    """Return the names of the beams in a granule."""
+    """Return the names of the beams in a granule.
+
+    Examples
+    --------
+    >>> beams("GEDI01_B_2019.h5")[:2]  # doctest: +SKIP
+    ['BEAM0000', 'BEAM0001']
+    """
     require_h5py()
     with open_hdf5(path) as file, damage_told(path):
         return sorted(name for name in own_groups(file) if name.startswith("BEAM"))
 
 
 def shot_counts(path: str | os.PathLike[str], beam: str | None = None) -> dict[str, int]:
-    """Return how many shots each beam of a granule has, or one of them."""
+    """Return how many shots each beam of a granule has, or one of them.
+
+    Examples
+    --------
+    >>> shot_counts("GEDI01_B_2019.h5", "BEAM0101")  # doctest: +SKIP
+    {'BEAM0101': 62418}
+    """
     require_h5py()
     with open_hdf5(path) as file, damage_told(path):
         groups = own_groups(file)
@@ -83,6 +95,12 @@ def load_gedi(
     Shots
         ``start`` says where each window begins in its waveform, counted from 0; ``about`` has the beam, the number and
         the time of each shot, and where its record begins and ends on the earth.
+
+    Examples
+    --------
+    >>> shots = load_gedi("GEDI01_B_2019.h5", "BEAM0101", count=100)  # doctest: +SKIP
+    >>> shots.waveforms.shape  # doctest: +SKIP
+    (100, 512)
     """
     last = None if count is None else first + read_whole("count", count, 1)
     parts = list(read_parts(path, beam, first=first, last=last, samples=samples))
@@ -132,9 +150,7 @@ def read_parts(
             with damage_told(path):
                 group = own_datasets(groups[name])
                 places = own_datasets(own_groups(groups[name]).get("geolocation", groups[name]))
-            missing = [field for field in _NEEDED if field not in group]
-            if missing:
-                raise Unreadable(f"{os.fspath(path)}: {name} has no {', '.join(missing)}; is it a GEDI L1B granule?")
+            _require_fields(os.fspath(path), name, group)
             shots = len(group["rx_sample_count"])
             require(beam is None or first < shots, "first", first, f"0 to {shots - 1}, the shots of {name}")
             end = shots if last is None else min(shots, last)
@@ -144,6 +160,37 @@ def read_parts(
                 with damage_told(path):
                     yield _read_part(name, group, places, begin, min(end, begin + step), samples)
         require(looked_at, "first", first, "the number of a shot that some beam has")
+
+
+def _require_fields(path: str, beam: str, group: dict[str, Any]) -> None:
+    """Raise where a beam lacks what is needed, or has it in another shape: one number per shot."""
+    missing = [field for field in _NEEDED if field not in group]
+    if missing:
+        raise Unreadable(f"{path}: {beam} has no {', '.join(missing)}; is it a GEDI L1B granule?")
+    shots = group["rx_sample_count"].shape[:1]
+    for field in ("rx_sample_count", *_NEEDED):  # to which the others are held
+        shape = tuple(map(int, group[field].shape))
+        if len(shape) != 1 or (shape != shots and not field.endswith("waveform")):
+            raise Unreadable(f"{path}: {beam}: {field} has shape {shape}; allowed: one axis, with an entry per shot")
+
+
+def unplaced(path: str | os.PathLike[str], beam: str | None = None) -> list[str]:
+    """Say which beams of a granule have no places on the earth for all their shots, and why: one line per reason."""
+    found: dict[str, list[str]] = {}
+    with open_hdf5(path) as file, damage_told(path):
+        groups = own_groups(file)
+        for name in sorted(name for name in groups if name.startswith("BEAM") and beam in (None, name)):
+            shots = own_datasets(groups[name])
+            count = shots["rx_sample_count"].shape if "rx_sample_count" in shots else ()
+            if len(count) != 1:  # whoever reads it is told so
+                continue
+            places = own_datasets(own_groups(groups[name]).get("geolocation", groups[name]))
+            for field in _ENDS:
+                if field not in places or places[field].shape != count:
+                    shape = f"shape {tuple(places[field].shape)}" if field in places else "no such array"
+                    found.setdefault(f"geolocation/{field}: {shape}; needed: an entry per shot", []).append(name)
+                    break
+    return [f"{', '.join(names)}: {why}" for why, names in found.items()]
 
 
 def _read_part(beam: str, group: dict[str, Any], places: dict[str, Any], first: int, last: int, samples: int) -> Part:

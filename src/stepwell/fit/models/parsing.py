@@ -58,6 +58,14 @@ def _in_order(tree: ast.AST) -> list[ast.AST]:
 
 
 def _read(node: ast.AST, graph: Graph, text: str, depth: int) -> int:
+    try:
+        return _read_node(node, graph, text, depth)
+    except OverflowError:
+        piece = ast.get_source_segment(text.strip(), node)
+        raise ValueError(f"expression has {piece!r}, which is out of range; allowed: finite numbers") from None
+
+
+def _read_node(node: ast.AST, graph: Graph, text: str, depth: int) -> int:
     if depth > MAX_DEPTH:
         raise ValueError(f"expression is nested more than {MAX_DEPTH} deep; allowed: less")
     match node:

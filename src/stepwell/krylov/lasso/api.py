@@ -29,6 +29,7 @@ from stepwell.common.checks import (
     require_kind,
     require_shape,
 )
+from stepwell.common.keywords import keywords_told
 from stepwell.common.typing import ArrayLike, BoundsLike, NumberOrArray, OperatorLike
 from stepwell.krylov.bounded import exactly_scaled, read_box
 from stepwell.krylov.inputs import prepare
@@ -48,6 +49,7 @@ SOUND_SIZES = {"float32": (1e-10, 1e10), "float64": (1e-60, 1e60)}
 ORTHONORMAL = {"float32": 1e-4, "float64": 1e-8}
 
 
+@keywords_told
 def lasso(
     A: OperatorLike,
     B: ArrayLike,

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Any, TypeAlias
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stepwell.arrays import Array
-from stepwell.arrays.presenting import Presented
-from stepwell.arrays.reprs import summarise
 from stepwell.common.status import SolverStatus
-
-#: Of a vector one value, of a block one for each column.
-PerColumn: TypeAlias = Any
+from stepwell.krylov.proven import PerColumn, ProvenResult
 
 
 class LassoStatus(SolverStatus):
@@ -60,7 +55,7 @@ class LassoProgress:
 
 
 @dataclass(repr=False)
-class LassoResult(Presented):
+class LassoResult(ProvenResult):
     """The solutions of all columns, each with what is proved of it.
 
     Attributes
@@ -117,33 +112,3 @@ class LassoResult(Presented):
     method: str
     adjoint_error: float
     seconds: float
-
-    def __repr__(self) -> str:
-        first = {"status": self.status, "message": self.message}
-        rest = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "status"}
-        return summarise("LassoResult", first | rest)
-
-    @property
-    def success(self) -> bool:
-        """Whether the tolerance is proved for every column."""
-        return all(status.success for status in self._statuses)
-
-    @property
-    def reason(self) -> LassoStatus | list[LassoStatus]:
-        """Why each column ended: `status`, under the name that the results of all solvers have for it."""
-        found: LassoStatus | list[LassoStatus] = self.status
-        return found
-
-    @property
-    def _statuses(self) -> list[LassoStatus]:
-        return [self.status] if isinstance(self.status, LassoStatus) else self.status
-
-    @property
-    def message(self) -> str:
-        """One line for a person: how many columns ended how, and the worst gap."""
-        ends = self._statuses
-        counts = {status: ends.count(status) for status in LassoStatus if status in ends}
-        endings = "; ".join(f"{count} of {len(ends)}: {status.message}" for status, count in counts.items())
-        finite = self.gap[np.isfinite(self.gap)]
-        worst = f"; worst proven gap {finite.max():.2e}" if finite.size else ""
-        return f"{endings}{worst}" if endings else "no columns"

@@ -10,6 +10,7 @@ import numpy as np
 
 from stepwell.arrays import namespace_of, to_host
 from stepwell.common.checks import read_real, read_switch, read_whole, require, require_function, warn_caller
+from stepwell.common.keywords import keywords_told
 from stepwell.common.typing import ArrayLike, BoundsLike, NumberOrArray, OperatorLike
 from stepwell.krylov.reductions import Sums
 from stepwell.krylov.tv.inputs import RULES, Given, is_image, read_numbers, read_problem, read_shape
@@ -28,6 +29,7 @@ Kind = Literal["isotropic", "anisotropic", "huber"]
 Rule = Literal["noise", "discrepancy"]
 
 
+@keywords_told
 def tv(
     A: OperatorLike | None,
     B: ArrayLike,
@@ -189,6 +191,7 @@ def tv(
     return result
 
 
+@keywords_told
 def tv_gap(
     A: OperatorLike | None,
     b: ArrayLike,

@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
-from scipy.sparse.csgraph import connected_components
 
 from stepwell.arrays import Array, copy_to_device_of, to_host
 from stepwell.arrays.checks import read_array, require_each
@@ -55,6 +53,9 @@ def read_widths(weights: Any, mask: Any, grid: Grid, anisotropic: bool) -> Width
 
 def _regions(usable: np.ndarray, inside: np.ndarray) -> tuple[np.ndarray, int]:
     """Number the regions of pixels that usable differences connect; -1 outside."""
+    from scipy.sparse import coo_matrix
+    from scipy.sparse.csgraph import connected_components
+
     index = np.arange(inside.size).reshape(inside.shape)
     starts, ends = [], []
     for axis in range(inside.ndim):
@@ -62,7 +63,7 @@ def _regions(usable: np.ndarray, inside: np.ndarray) -> tuple[np.ndarray, int]:
         starts.append(here)
         ends.append(here + (index.strides[axis] // index.itemsize))
     one, other = np.concatenate(starts), np.concatenate(ends)
-    graph = sp.coo_matrix((np.ones(one.size), (one, other)), shape=(inside.size,) * 2)
+    graph = coo_matrix((np.ones(one.size), (one, other)), shape=(inside.size,) * 2)
     _, labels = connected_components(graph, directed=False)
     names, found = np.unique(labels[inside.ravel()], return_inverse=True)
     regions = np.full(inside.size, -1, dtype=np.int64)

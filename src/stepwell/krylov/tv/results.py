@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stepwell.arrays import Array
-from stepwell.arrays.presenting import Presented
 from stepwell.arrays.reprs import summarise
 from stepwell.common.status import SolverStatus
-
-#: Of a vector one value, of a block one for each column.
-PerColumn: TypeAlias = Any
+from stepwell.krylov.proven import PerColumn, ProvenResult
 
 
 class TVStatus(SolverStatus):
@@ -63,7 +59,7 @@ class TVProgress:
 
 
 @dataclass(repr=False)
-class TVResult(Presented):
+class TVResult(ProvenResult):
     """The images of all columns, each with what is proved of it.
 
     Attributes
@@ -130,36 +126,6 @@ class TVResult(Presented):
     calls: int
     seconds: float
     memory: int
-
-    def __repr__(self) -> str:
-        first = {"status": self.status, "message": self.message}
-        rest = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "status"}
-        return summarise("TVResult", first | rest)
-
-    @property
-    def success(self) -> bool:
-        """Whether the tolerance is proved for every column."""
-        return all(status.success for status in self._statuses)
-
-    @property
-    def reason(self) -> TVStatus | list[TVStatus]:
-        """Why each column ended: `status`, under the name that the results of all solvers have for it."""
-        found: TVStatus | list[TVStatus] = self.status
-        return found
-
-    @property
-    def _statuses(self) -> list[TVStatus]:
-        return [self.status] if isinstance(self.status, TVStatus) else self.status
-
-    @property
-    def message(self) -> str:
-        """One line for a person: how many columns ended how, and the worst gap."""
-        ends = self._statuses
-        counts = {status: ends.count(status) for status in TVStatus if status in ends}
-        endings = "; ".join(f"{count} of {len(ends)}: {status.message}" for status, count in counts.items())
-        finite = self.gap[np.isfinite(self.gap)]
-        worst = f"; worst proven gap {finite.max():.2e}" if finite.size else ""
-        return f"{endings}{worst}" if endings else "no columns"
 
 
 @dataclass(repr=False)

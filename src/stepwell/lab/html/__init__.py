@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stepwell.lab.html.charts import Series, chart
-from stepwell.lab.html.page import Aside, Block, Code, Figure, Gallery, Section, Table, Text, render_page
+from stepwell.lab.html.page import Aside, Block, Code, Figure, Gallery, Numbers, Section, Table, Text, render_page
 from stepwell.lab.html.pictures import diverging, grey, png_bytes, png_image, svg_image
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "Code",
     "Figure",
     "Gallery",
+    "Numbers",
     "Section",
     "Series",
     "Table",

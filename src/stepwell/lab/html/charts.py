@@ -29,7 +29,7 @@ class Series:
     Attributes
     ----------
     name : str
-        For the legend.
+        For the legend; empty for a line that belongs to another.
     x, y : sequence of float
         Points that cannot be shown (not finite, or not positive on a logarithmic axis) are left out.
     tone : int
@@ -240,10 +240,11 @@ def _draw(one: Series, x: np.ndarray, y: np.ndarray, foot: float) -> str:
 
 
 def _legend(series: Sequence[Series]) -> str:
-    if len(series) < 2:
+    named = [one for one in series if one.name]
+    if len(named) < 2:
         return ""
     items = "".join(
         f'<li class="{one.mark} tone-{one.tone % TONES}"><span aria-hidden="true"></span>{html.escape(one.name)}</li>'
-        for one in series
+        for one in named
     )
     return f'<ul class="legend">{items}</ul>'

@@ -97,6 +97,21 @@ class Gallery:
 
 
 @dataclass(frozen=True)
+class Numbers:
+    """A few figures in large letters, each with what it counts below it."""
+
+    pairs: Sequence[tuple[str, str]]
+
+    def html(self) -> str:
+        """Return the element."""
+        items = "".join(
+            f"<div><dd>{html.escape(figure, quote=False)}</dd><dt>{html.escape(words, quote=False)}</dt></div>"
+            for figure, words in self.pairs
+        )
+        return f'<dl class="counts">{items}</dl>'
+
+
+@dataclass(frozen=True)
 class Table:
     """Rows of text under a head.
 
@@ -149,7 +164,7 @@ class Table:
         return f'<tr role="row"{alarm}><th scope="row">{first}</th>{cells}</tr>'
 
 
-Block = Text | Aside | Code | Figure | Gallery | Table
+Block = Text | Aside | Code | Figure | Gallery | Numbers | Table
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from stepwell.cli.inputs import (
     writing_trouble,
 )
 from stepwell.cli.output import Output, output_options, output_parameters
+from stepwell.common.pyplot import has_matplotlib
 from stepwell.common.threads import threads_at_most
 from stepwell.lab.studies import STUDIES, StudyInterrupted, run, settings_of
 from stepwell.lab.studies.frame import Setting, Table
@@ -159,7 +160,7 @@ def _run(
     settings: dict[str, Any],
     voice: Output,
 ) -> None:
-    from stepwell.lab.studies.pages import plotting, study_record, where, write_study
+    from stepwell.lab.studies.pages import study_record, where, write_study
 
     if folder is not None:
         check_folder(folder, "-o")
@@ -196,7 +197,7 @@ def _run(
             {"name": name, "array": array, "device": device, "threads": threads, "size": size, **settings},
             study_record(study),
         )
-    if folder is not None and not plotting():
+    if folder is not None and not has_matplotlib():
         make_console(stderr=True).print("no pictures: matplotlib is not installed (pip install 'stepwell[plot]')")
     if interrupted:
         voice.interrupted()

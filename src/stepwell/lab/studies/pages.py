@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from stepwell.common.files import read_text, replacing, write_text
-from stepwell.common.pyplot import save_figure
+from stepwell.common.pyplot import has_matplotlib, save_figure
 from stepwell.lab.studies.frame import Column, Curve, Plot, Study, Table
 
 #: Bytes that the JSON of a study may have.
@@ -56,7 +56,7 @@ def write_study(study: Study, folder: str | Path) -> list[Path]:
             rows = csv.writer(file)
             rows.writerow([column.key for column in table.columns])
             rows.writerows([[row[column.key] for column in table.columns] for row in table.rows])
-    if plotting():
+    if has_matplotlib():
         for plot in (plot for plot in study.plots if plot.curves):
             written.append(folder / f"{stem}-{plot.name}.png")
             draw(plot, written[-1])
@@ -129,13 +129,6 @@ def escaped(text: str) -> str:
     '\\\\|t^c − t\\\\*\\\\|'
     """
     return re.sub(r"([|*])", r"\\\1", text)
-
-
-def plotting() -> bool:
-    """Whether matplotlib is installed."""
-    import importlib.util
-
-    return importlib.util.find_spec("matplotlib") is not None
 
 
 def draw(plot: Plot, path: str | Path) -> None:

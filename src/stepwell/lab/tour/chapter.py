@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stepwell.arrays.places import Place
-from stepwell.lab.html import Block
+from stepwell.lab.html import Block, Figure
 
 #: Seconds after which a peer's run is cut short, so that a busy machine does not make the tour endless.
 PATIENCE = 15.0
@@ -35,6 +35,8 @@ class Comparison:
         Their time for it.
     cut : bool
         Whether they did not get to the end: the whole would have taken them longer.
+    gap : float or None
+        The largest difference of the two answers, relative to their size, where both have the same one solution.
 
     Examples
     --------
@@ -49,6 +51,7 @@ class Comparison:
     peer: str = ""
     peer_seconds: float | None = None
     cut: bool = False
+    gap: float | None = None
 
     @property
     def ratio(self) -> float | None:
@@ -60,10 +63,24 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Account:
-    """What a chapter found: lines of the summary, and what its part of the page shows."""
+    """What a chapter found.
+
+    Attributes
+    ----------
+    comparisons : sequence of Comparison
+        Lines of the summary.
+    blocks : sequence of Block
+        What its part of the page shows.
+    picture : Figure or None
+        What the page may open with.
+    figures : sequence of pairs of str
+        What it may open with, too: a figure, such as ``"1,000"``, and what it counts.
+    """
 
     comparisons: Sequence[Comparison]
     blocks: Sequence[Block]
+    picture: Figure | None = None
+    figures: Sequence[tuple[str, str]] = ()
 
 
 @dataclass(frozen=True)

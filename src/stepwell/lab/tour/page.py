@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 
 import stepwell
-from stepwell.lab.html import Aside, Block, Code, Section, Table, Text, render_page
+from stepwell.lab.html import Aside, Block, Code, Gallery, Numbers, Section, Table, Text, render_page
 from stepwell.lab.tour.chapter import Comparison, duration
 from stepwell.lab.tour.run import Stop, Tour
 
 #: Columns of the summary.
-HEAD = ("work", "Stepwell", "other", "Stepwell is", "answer")
+HEAD = ("work", "Stepwell", "the other solver", "Stepwell is", "how the answers compare")
 #: Where the guides are.
 SITE = "https://stepwell.readthedocs.io"
 
@@ -57,30 +58,63 @@ def tour_page(tour: Tour) -> str:
     True
     """
     rows = summary_rows(tour)
-    failed = [stop.chapter.title for stop in tour.stops if not stop.success]
-    summary: list[Block] = []
-    if failed:
-        summary.append(Text(f"Not everything went well: {', '.join(failed)}. What happened is told there."))
-    summary.append(
-        Table(
-            HEAD,
-            [cells for cells, _ in rows],
-            "One run of each, so the times are those of a visit and not of a benchmark: anything else that keeps the "
-            "machine busy shows in them.",
-            cards=True,
-            marked=[number for number, (_, good) in enumerate(rows) if not good],
-        )
+    summary = Table(
+        HEAD,
+        [cells for cells, _ in rows],
+        "One run of each, so the times are those of a visit and not of a benchmark: anything else that keeps the "
+        "machine busy shows in them.",
+        cards=True,
+        marked=[number for number, (_, good) in enumerate(rows) if not good],
     )
-    sections = [Section("summary", "Summary", summary), *(_section(stop) for stop in tour.stops)]
+    sections = [
+        Section("opening", "In short", opening(tour)),
+        *(_section(stop) for stop in tour.stops),
+        Section("summary", "Summary", [summary]),
+    ]
     if tour.machine:
         sections.append(Section("machine", "Machine and versions", [Table(("what", "which"), tour.machine)]))
     quick = " This was the quick tour, with toy sizes: its times say nothing." if tour.quick else ""
     lead = (
-        f"Large-scale solvers for inverse problems, each at work on something small enough to watch: {len(tour.stops)} "
+        f"Solvers for large inverse problems, each at work on something small enough to watch: {len(tour.stops)} "
         f"chapter{'s' if len(tour.stops) != 1 else ''} in {duration(tour.seconds)}.{quick}"
     )
     footer = f"stepwell tour, version {stepwell.__version__}, {time.strftime('%Y-%m-%d %H:%M')}"
     return render_page("A tour of Stepwell", lead, sections, footer=footer)
+
+
+def opening(tour: Tour) -> list[Block]:
+    """Return what the page opens with: what went wrong, three pictures, three figures.
+
+    Examples
+    --------
+    >>> opening(Tour([], 1.0, True))
+    []
+    """
+    failed = [stop.chapter.title for stop in tour.stops if not stop.success]
+    blocks: list[Block] = []
+    if failed:
+        blocks.append(Text(f"Not everything went well: {', '.join(failed)}. What happened is told there."))
+    accounts = [stop.account for stop in tour.stops if stop.account is not None]
+    if pictures := [one.picture for one in accounts if one.picture is not None][:3]:
+        blocks.append(Gallery(pictures, small=True))
+    if numbers := [*(pair for one in accounts for pair in one.figures), *_figures(tour)]:
+        blocks.append(Numbers(numbers))
+    return blocks
+
+
+def _figures(tour: Tour) -> list[tuple[str, str]]:
+    """Return how close the answers are to those of others, and how much faster they came."""
+    found = []
+    lines = [one for stop in tour.stops for one in stop.comparisons]
+    if gaps := [one.gap for one in lines if one.gap is not None]:
+        many = f"comparisons of {len(gaps)} kinds" if len(gaps) > 1 else "a comparison"
+        found.append(
+            (f"{max(gaps):.0e}", f"at most between the answers and SciPy's, in {many}, relative to their size")
+        )
+    if ratios := [one.ratio for one in lines if one.ratio is not None]:
+        ends = f"from {in_words(min(ratios))} to {in_words(max(ratios))}"
+        found.append((in_words(statistics.median(ratios)), f"the median of {len(ratios)} comparisons, {ends}"))
+    return found
 
 
 def _section(stop: Stop) -> Section:

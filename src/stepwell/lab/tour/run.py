@@ -9,17 +9,31 @@ from dataclasses import dataclass, field
 
 from stepwell.arrays.places import Place
 from stepwell.lab.studies.measure import blas_threads
-from stepwell.lab.tour import bounded, new, phantom, rosenbrock, voronoi, waveform
+from stepwell.lab.tour import (
+    bounded,
+    derivative,
+    fits,
+    large,
+    myelin,
+    phantom,
+    rosenbrock,
+    voronoi,
+    waveform,
+)
 from stepwell.lab.tour.chapter import Account, Chapter, Comparison, Stage
 from stepwell.lab.tour.machine import told_facts
 
+#: In the order of the page, the applications first.
 CHAPTERS: tuple[Chapter, ...] = (
+    phantom.CHAPTER,
+    myelin.CHAPTER,
+    fits.CHAPTER,
+    waveform.CHAPTER,
+    derivative.CHAPTER,
+    large.CHAPTER,
     bounded.CHAPTER,
     rosenbrock.CHAPTER,
-    waveform.CHAPTER,
-    phantom.CHAPTER,
     voronoi.CHAPTER,
-    new.CHAPTER,
 )
 
 

@@ -64,6 +64,7 @@ def run(stage: Stage) -> Account:
         converged == count and violation <= ROUNDING and gap <= 1e-6,
         "SciPy nnls, a loop over dense matrices",
         peer_clock.seconds / few,
+        gap=gap,
     )
     found = [len(find_returns(row, FAINTEST)[0]) for row in x[:200]]
     blocks: list[Block] = [
@@ -134,4 +135,4 @@ from stepwell.apps import waveform
 shots = waveform.synthetic_shots(1000)
 matrices = stepwell.Convolution(shots.pulses, n=432, origin=shots.origin)
 result = stepwell.nnls(matrices, shots.waveforms - shots.background[:, None])"""
-CHAPTER = Chapter("waveforms", "Surfaces from lidar waveforms", run, CODE, "nnls")
+CHAPTER = Chapter("waveforms", "Surfaces from lidar waveforms", run, CODE, "lidar")

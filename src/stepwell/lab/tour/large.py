@@ -1,4 +1,4 @@
-"""Chapter: what is new in this version. Constrained least squares in batches, ranks, and runs that are resumed."""
+"""Chapter: large work. Constrained least squares in batches, ranks, and runs that are resumed."""
 
 from __future__ import annotations
 
@@ -16,12 +16,10 @@ from stepwell.lab.tour.chapter import PATIENCE, Account, Chapter, Clock, Compari
 from stepwell.quasi_newton.api import minimize
 
 #: Lines and samples of the scene, and pixels that SciPy solves too: for the tour, and for a quick one.
-SCENES, FEW = ((80, 100), (8, 10)), (200, 10)
+SCENES, FEW = ((80, 100), (8, 10)), (2000, 10)
 BANDS = 120
 #: Variables, and ranks over which they are spread.
 VARIABLES, RANKS = (100_000, 1_000), 3
-#: SciPy's solver is told to be as exact as ours.
-SCIPY_TOL = 1e-14
 
 
 def run(stage: Stage) -> Account:
@@ -48,14 +46,18 @@ def _unmix(stage: Stage) -> Account:
     x = place.fetch(result.x)
     peer_x = np.empty((few, A.shape[1]))
     with Clock() as peer_clock:
+        # The fair way with one matrix: it is factored once, and each pixel is a small system.
+        Q, R = np.linalg.qr(A)
+        small = B[:few] @ Q
         for pixel in range(few):
             with peer_clock.pause():
                 stage.tell(f"SciPy: pixel {pixel + 1} of {few}", 0.1 + 0.3 * pixel / few)
-            peer_x[pixel] = optimize.lsq_linear(A, B[pixel], (0.0, 1.0), method="bvls", tol=SCIPY_TOL).x
+            peer_x[pixel], _ = optimize.nnls(R, small[pixel])
             if peer_clock.now() > PATIENCE:
                 few = pixel + 1
                 break
-    gap = float(np.max(np.abs(x[:few] - peer_x[:few])))
+    within = peer_x[:few].max(axis=1) <= 1.0  # SciPy's nnls knows no upper bound
+    gap = float(np.max(np.abs(x[:few] - peer_x[:few])[within]))
     converged = int(np.sum(place.fetch(result.success)))
     summed = lsq_linear(ours, theirs, bounds=(0.0, 1.0), sum_bounds=(-np.inf, 1.0))
     largest = float(np.max(place.fetch(summed.x).sum(axis=1)))
@@ -64,16 +66,19 @@ def _unmix(stage: Stage) -> Account:
         clock.seconds / count,
         f"shares differ by {gap:.0e}",
         converged == count and gap <= 1e-8 and largest <= 1 + 1e-12,
-        "SciPy lsq_linear, a loop over pixels",
+        "SciPy nnls of the triangular factor, made once, in a loop",
         peer_clock.seconds / few,
+        gap=gap,
     )
     blocks: list[Block] = [
         Text(
             "Least squares within bounds, with sums, masks, weights and λ by rule, in batches: stepwell.lsq_linear. "
             f"Here {count:,} pixels of a simulated hyperspectral image are mixtures of {A.shape[1]} materials, whose "
-            f"shares lie between 0 and 1: {duration(clock.seconds)} for all of them. SciPy was given {few}, one after "
-            "the other. A second call asks for sums of at most one, which SciPy has no argument for; the largest is "
-            f"{largest:.3f}."
+            f"shares lie between 0 and 1: {duration(clock.seconds)} for all of them. SciPy was given {few:,} in the "
+            "best way that it has: the matrix is factored once, and nnls, compiled code and good at small systems, "
+            f"solves for each pixel. It has no upper bounds; {np.sum(within):,} of its answers keep them, and are "
+            "compared. (A loop over lsq_linear, which takes both bounds, is some hundred times slower.) A second call "
+            f"asks for sums of at most one, which SciPy has no argument for; the largest is {largest:.3f}."
         ),
         _pixel(scene, x.reshape(lines, samples, -1)),
     ]
@@ -160,4 +165,4 @@ result = stepwell.minimize(lambda x: (layout.chunk_sums((x - data) ** 2), 2 * (x
 problem = stepwell.problems.get("torsion", nx=100, ny=100)  # killed and called again, it goes on
 result = stepwell.minimize(problem.fun, problem.x0, jac=True, bounds=problem.bounds,
                            checkpoint="run.checkpoint", checkpoint_every="60 s")"""
-CHAPTER = Chapter("new", "New in this version", run, CODE, "least-squares")
+CHAPTER = Chapter("large", "Many pixels, many ranks, runs that resume", run, CODE, "least-squares")

@@ -1,0 +1,88 @@
+"""Total variation and the lasso on a CUDA device prove what they prove on the host, and nothing leaves the device."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from device_arrays import on_gpu, on_host
+from tv_oracle import clarabel_least
+
+import stepwell
+from stepwell.apps import tomography
+from stepwell.arrays import is_cuda, kind_of
+
+pytestmark = pytest.mark.cuda
+
+LIBRARIES = on_gpu()
+
+
+@pytest.fixture(autouse=True)
+def doubles():
+    """JAX rounds to single precision where nobody asks for double; conftest puts the switch back."""
+    if importlib.util.find_spec("jax"):
+        importlib.import_module("jax").config.update("jax_enable_x64", True)
+
+
+def scan(size=16):
+    A = sp.csr_matrix(tomography.parallel_beam(size, angles=np.arange(0, 180, 12.0))).toarray()
+    slices = tomography.shepp_logan_3d(size)[[size // 2, size // 2 - 2]].reshape(2, -1).T
+    B = A @ slices
+    return A, B + 0.02 * np.abs(B).max() * np.random.default_rng(0).normal(size=B.shape)
+
+
+@pytest.mark.parametrize("place", LIBRARIES)
+@pytest.mark.parametrize(("dtype", "tol"), [("float64", 1e-5), ("float32", 1e-3)])
+@pytest.mark.parametrize("kind", ["isotropic", "anisotropic", "huber"])
+def test_the_gap_on_a_device_holds_against_an_interior_point_method(place, dtype, tol, kind):
+    A, B = scan()
+    eps = 0.05 if kind == "huber" else None
+    there = [place(array.astype(dtype)) for array in (A, B)]
+    result = stepwell.tv(*there, 0.5, shape=(16, 16), kind=kind, eps=eps, bounds=(0, None), tol=tol)
+    assert result.success, result.message
+    assert is_cuda(result.x)
+    assert kind_of(result.x) == kind_of(there[1])
+    assert str(result.x.dtype).endswith(dtype)
+    # What a float32 matrix rounds of A and B moves f by about this share of it.
+    rounding = 1e-9 if dtype == "float64" else 1e-5
+    given = [np.asarray(array.astype(dtype), dtype=float) for array in (A, B)]
+    for column in range(2):
+        least = clarabel_least(given[0], given[1][:, column], 0.5, (16, 16), kind, eps, lower=0.0)
+        objective, lower = float(result.objective[column]), float(result.lower[column])
+        assert lower <= least * (1 + rounding)
+        assert least <= objective * (1 + rounding)
+    judged = stepwell.tv_gap(*there, result.x, 0.5, shape=(16, 16), kind=kind, eps=eps, bounds=(0, None))
+    assert np.all(np.asarray(judged.gap) < 1)
+
+
+@pytest.mark.parametrize("place", LIBRARIES)
+@pytest.mark.parametrize("shape", [(40, 33), (12, 10, 9)], ids=str)
+def test_denoising_agrees_with_the_host(place, shape):
+    image = np.zeros(shape)
+    image[tuple(slice(side // 4, side // 2) for side in shape)] = 1
+    noisy = image + 0.1 * np.random.default_rng(1).normal(size=shape)
+    here = stepwell.tv(None, noisy, 0.1, shape=shape, tol=1e-7)
+    there = stepwell.tv(None, place(noisy), 0.1, shape=shape, tol=1e-7)
+    assert here.success
+    assert there.success
+    # f is strongly convex, with modulus 1: ½‖x − x*‖² <= f(x) − f* of both.
+    room = sum(np.sqrt(2 * float(result.gap[0]) * float(result.objective[0])) for result in (here, there))
+    assert np.linalg.norm(on_host(there.x) - here.x) <= room
+
+
+@pytest.mark.parametrize("place", LIBRARIES)
+@pytest.mark.parametrize("method", ["admm", "fista"])
+def test_lasso_agrees_with_the_host(place, method):
+    random = np.random.default_rng(2)
+    A = random.normal(size=(40, 60))
+    B = A[:, [3, 7]] - 2 * A[:, [11, 50]] + 0.01 * random.normal(size=(40, 2))
+    here = stepwell.lasso(A, B, 0.5, method=method, tol=1e-8)
+    there = stepwell.lasso(place(A), place(B), 0.5, method=method, tol=1e-8)
+    assert here.success
+    assert there.success
+    assert is_cuda(there.x)
+    # Both are within 1e-8 of the same least value.
+    np.testing.assert_allclose(np.asarray(there.objective), here.objective, rtol=3e-8)
