@@ -144,3 +144,10 @@ def test_notes_are_short():
 @pytest.mark.parametrize("page", [*PAGES, *STUDIES, ROOT / "README.md"], ids=lambda page: page.name)
 def test_links_have_titles(page):
     assert not re.findall(r"\[`?[\w/.-]+\.(?:md|rst)`?\]\(", page.read_text())
+
+
+@pytest.mark.parametrize("page", [*PAGES, *STUDIES], ids=lambda page: page.name)
+def test_columns_have_heads(page):
+    """A reader of the screen hears them."""
+    for head in re.findall(r"^(\|.*)\n\|[-|: ]+\|$", page.read_text(), re.MULTILINE):
+        assert all(cell.strip() for cell in head.strip()[1:-1].split("|")), f"{page.name}: {head}"

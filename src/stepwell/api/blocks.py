@@ -18,7 +18,7 @@ from stepwell.lsq.result import VECTORS, LSQResult
 
 #: The axes behind the systems' of each field: n unknowns, k equalities.
 FIELDS = dict.fromkeys(VECTORS, "n") | {"multipliers": "k"}
-#: Arguments of one number, n or m numbers a system.
+#: Arguments of one number, n or m numbers per system.
 OWN = {"lam": "", "noise": "", "which": "", "mask": "n", "weights": "m", "warm_start": "n"}
 
 

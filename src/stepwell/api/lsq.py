@@ -103,14 +103,13 @@ def lsq_linear(
         formed once where A is shared), refines with A, and goes over to Q and R where columns are nearly dependent.
         ``"auto"`` decides by shape; `LSQResult.choice` says how.
     insertion : {"guarded", "single"}, default "guarded"
-        ``"single"`` inserts one column a step, as Lawson and Hanson do; ``"guarded"`` several that are large in the
+        ``"single"`` inserts one column per step, as Lawson and Hanson do; ``"guarded"`` several that are large in the
         dual and far from parallel, and drops again those that would not become positive.
     maxiter : int, default 10 n + 100
         Limit on least-squares solutions per system.
     tol : float, optional
-        Bound on the scaled violation. By default, and at the least, what rounding leaves: about
-        6 max(m, n, 16)^(1/4) ulp of ‖b‖ + Σ ‖a_j‖ x_j, and nothing that a residual in twice the precision still
-        shows where b is fitted better than that. A larger `tol` ends earlier.
+        Bound on the scaled violation. Default: the rounding level of the data (see Notes for the formula). Larger
+        values stop earlier; smaller ones count as the default.
     threads : int, default all
         CPU threads. Systems are dealt out from a queue; a single large system uses all threads.
     progress : callable or True, optional
@@ -124,13 +123,18 @@ def lsq_linear(
     Returns
     -------
     LSQResult
-        Also unpacks as ``x, residual``. Trouble in one system of a batch is that system's status: ``INFEASIBLE`` where
-        no x is within the bounds and has the sum.
+        Also unpacks as ``x, residual``. A problem in one system of a batch shows in that system's status:
+        ``INFEASIBLE`` where no x is within the bounds and has the sum.
 
     Raises
     ------
     ValueError, TypeError
         Where the arguments do not fit together, or a lone system (or a shared matrix) is not finite.
+
+    Notes
+    -----
+    The rounding level, the default of `tol`, is about 6 max(m, n, 16)^(1/4) ulp of ‖b‖ + Σ ‖a_j‖ x_j. Where b is fitted
+    better than that, the run goes on until a residual in twice the precision shows nothing more.
 
     Examples
     --------
@@ -216,7 +220,7 @@ def nnls(
     Returns
     -------
     LSQResult
-        Also unpacks as ``x, residual``. Trouble in one system of a batch is that system's status.
+        Also unpacks as ``x, residual``. A problem in one system of a batch shows in that system's status.
 
     Raises
     ------
@@ -325,8 +329,8 @@ def lsq_gram(
 ) -> LSQResult:
     """Solve min xᵀGx − 2cᵀx + λ²‖Lx‖² subject to l ≤ x ≤ u: least squares whose normal equations are given.
 
-    G is AᵀA and c is Aᵀb. (They are not A and b of :func:`lsq_linear`: min ‖Gx − c‖² is another problem as soon as a
-    bound is active.) A and b themselves give twice the digits where columns are nearly dependent.
+    G is AᵀA and c is Aᵀb. (Do not pass them as A and b to :func:`lsq_linear`: min ‖Gx − c‖² is another problem as
+    soon as a bound is active.) A and b themselves give twice the digits where columns are nearly dependent.
 
     Parameters
     ----------

@@ -67,8 +67,8 @@ def minimize(
     method : str, optional
         ``"L-BFGS-B"``, the only one.
     jac : callable, bool or str, optional
-        ``jac(x, *args) -> g``; True if `fun` returns both. If missing, PyTorch and JAX functions are differentiated
-        automatically and NumPy and CuPy functions by finite differences inside the bounds (``"2-point"``;
+        ``jac(x, *args) -> g``; True if `fun` returns both. Without it, PyTorch and JAX use automatic differentiation,
+        and NumPy and CuPy functions finite differences inside the bounds (``"2-point"``;
         ``"3-point"`` is more accurate; ``"cs"``, complex steps, takes a NumPy function that is analytic).
     hess, hessp, constraints
         Not used by this method; as in SciPy, a warning says so where they are given.
@@ -102,12 +102,12 @@ def minimize(
         ``h0``                    none           diagonal of the initial inverse Hessian: an array, or ``h0(x)``
         ``history``               as x0          dtype of the pairs: ``"float32"`` or ``"bfloat16"`` saves memory
         ``threads``               all            threads on the host
-        ``eps``                   none           absolute step of finite differences: a number, or one a variable
+        ``eps``                   none           absolute step of finite differences: a number, or one per variable
         ``finite_diff_rel_step``  by rounding    the step over abs(x); where x is (near) 0, the default, as in SciPy
         ``workers``               1              processes, or a map, that evaluate the points of differences
         ``zero_copy``             False          hand out read-only views of points, which are overwritten
         ``jit``                   False          JAX: compile `fun`, with `jac` or its gradient, for this run
-        ``verbose``               0              1: print a summary, 2: a line an iteration
+        ``verbose``               0              1: print a summary, 2: a line per iteration
         ``graph``                 ``"auto"``     GPU: capture evaluations and turns in a CUDA graph (True, False)
         ``time_objective``        False          GPU: let the device time both, for ``result.seconds``
         ========================  =============  =====================================================================

@@ -136,7 +136,7 @@ def _read_step(name: str, given: dict[str, Any]) -> Any:
 
 
 def _read_workers(workers: Any) -> Any:
-    """Return a map, or how many processes evaluate: -1 stands for one a core."""
+    """Return a map, or how many processes evaluate: -1 stands for one per core."""
     if workers is None or callable(workers):
         return workers
     count = read_whole("workers", workers, -1, other="a map")
@@ -145,7 +145,7 @@ def _read_workers(workers: Any) -> Any:
 
 
 def _read_verbose(given: dict[str, Any]) -> int:
-    """Return how much is to be printed: 0 nothing, 1 a summary, 2 a line an iteration; SciPy's names count, too."""
+    """Return how much is to be printed: 0 nothing, 1 a summary, 2 a line per iteration; SciPy's names count, too."""
     if "verbose" in given:
         level = given["verbose"]
         whole = isinstance(level, int | np.integer | np.bool_) and 0 <= int(level) <= 2
