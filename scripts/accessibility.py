@@ -1,13 +1,12 @@
-#!/usr/bin/env python3
 """Look at the pages of the site in a browser, narrow and wide, light and dark: axe-core's rules, and what sticks out.
 
-    scripts/docs && scripts/accessibility --axe node_modules/axe-core/axe.min.js        # the pages that are written by hand
-    scripts/accessibility build/docs tour.html --axe ...                                # a folder, or single pages
+    scripts/docs && python scripts/accessibility.py         # the pages that are written by hand, a few of those made
+    python scripts/accessibility.py build/docs tour.html    # a folder, or single pages
 
-axe-core is a package of npm (`npm install axe-core`). Chromium is found on the path, or named by STEPWELL_BROWSER. Where
-one of the two is missing the program says so and ends with 77, by which programs of tests say that they were left out.
-At 390 and 1400 pixels nothing may be wider than the window, tables excepted that scroll by themselves; at 1400 no block
-of code may need to be scrolled. Ends with 1 where something is wrong.
+axe-core is a package of npm (`npm install axe-core`), or named by --axe. Chromium is found on the path, or named by
+STEPWELL_BROWSER. Where one of the two is missing the program says so and ends with 77, by which programs say that
+they were left out. At 390 and 1400 pixels nothing may be wider than the window, tables excepted that scroll by
+themselves; at 1400 no block of code may need to be scrolled. Ends with 1 where something is wrong.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ def main() -> int:
                 for scheme in SCHEMES:
                     for trouble in look(browser, page.resolve(), width, scheme, axe):
                         wrong[trouble] += 1
-                        print(f"{page.name}, {width}, {scheme}: {trouble}")
+                        print(f"{page.name}, {width}, {scheme}: {trouble}", flush=True)
                     if options.screenshots and scheme == "light":
                         options.screenshots.mkdir(exist_ok=True)
                         browser.screenshot(options.screenshots / f"{page.stem}-{width}.png")
