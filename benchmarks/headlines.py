@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SUMMARIES = ROOT / "benchmarks" / "summaries"
 FILE = SUMMARIES / "headlines.json"
 #: Pages with tables of figures.
-PAGES = ("README.md", "docs/performance.md", "docs/index.md", "paper/paper.md")
+PAGES = ("README.md", "docs/performance.md", "docs/index.md", "docs/gpu.md", "docs/curve-fitting.md", "paper/paper.md")
 _MARKED = re.compile(r"(<!-- figures: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -129,13 +129,43 @@ def cells() -> Iterator[dict[str, Any]]:
 
 
 def fits() -> Iterator[dict[str, Any]]:
-    """Curve fits on two cores; `benchmarks/fits.py` names its lines."""
+    """Curve fits by compiled models; `benchmarks/fits.py` names its lines."""
     part = kept("fits")
-    for name, found in part.items():
-        lines = found["figures"]["medians"]
-        peers = {"a loop over `scipy.optimize.curve_fit` (a few of them, scaled)": lines["SciPy"]}
-        work = f"{found['figures']['problems']:,} curve fits within bounds, {name}"
-        yield entry(f"fits-{name}", work, found["machine"], lines["compiled"], peers, "python benchmarks/fits.py")
+    for name in FITTED:
+        found = part[name]["figures"]
+        lines, cpu = found["medians"], found["clock"] == "CPU"
+        peers = {"a loop over `scipy.optimize.curve_fit`": lines["SciPy"]}
+        work = f"{found['problems']:,} curve fits within bounds, {name}" + (", seconds of CPU" if cpu else "")
+        command = "python benchmarks/fits.py" + (" --cpu" if cpu else "")
+        yield entry(f"fits-{name}", work, part[name]["machine"], lines["compiled"], peers, command)
+
+
+#: Lines of `benchmarks/fits.py`, as a page tells them.
+FITTED = {
+    "decays": "two exponentials",
+    "ivim": "IVIM, many ends at a bound",
+    "spots": "a spot, 5 × 5 pixels, float32",
+    "waveforms": "three Gaussians, float32",
+}
+
+
+def gains() -> list[list[str]]:
+    """Return what callables and compiled models gain over SciPy, apart: rows of a table."""
+    part, rows = kept("fits"), []
+    for name, told in FITTED.items():
+        found = part[name]["figures"]
+        lines = {who: seconds / found["problems"] for who, seconds in found["medians"].items()}
+        size = f"{found['points']} × {found['parameters']}"
+        row = [told, size, time_text(lines["SciPy"])]
+        for who in ("callable", "jax", "compiled"):
+            gain = f"{time_text(lines[who])}, {times_text(lines['SciPy'] / lines[who])}" if who in lines else "–"
+            row.append(gain)
+        rows.append(row)
+    one = part["one"]["figures"]
+    least, size = one["least"], f"{one['points']} × {one['parameters']}"
+    gain = f"{time_text(least['callable'])}, {times_text(least['SciPy'] / least['callable'])}"
+    rows.append(["one single fit, two exponentials", size, time_text(least["SciPy"]), gain, "–", "–"])
+    return rows
 
 
 def variation() -> Iterator[dict[str, Any]]:
@@ -212,7 +242,7 @@ def collect() -> dict[str, Any]:
             rows += list(part())
         except FileNotFoundError:  # not measured: left out
             continue
-    return {"rows": rows, "iterations on a GPU": gpu_sizes()}
+    return {"rows": rows, "iterations on a GPU": gpu_sizes(), "gains of fits": gains()}
 
 
 def time_text(seconds: float) -> str:
@@ -221,6 +251,17 @@ def time_text(seconds: float) -> str:
         if seconds >= size or unit == "ns":
             return f"{seconds / size:.3g} {unit}"
     raise AssertionError
+
+
+def sizes_table(held: dict[str, Any]) -> str:
+    """Make the Markdown table of milliseconds per iteration on a GPU, by size."""
+    curves = {name: curve for name, curve in held.items() if "bounds" in name}
+    sizes = sorted({int(n) for curve in curves.values() for n in curve})
+    lines = [f"| variables | {' | '.join(curves)} |", "|" + "---|" * (1 + len(curves))]
+    for n in sizes:
+        cells = [f"{1e3 * curve[str(n)]:.3g}" if str(n) in curve else "–" for curve in curves.values()]
+        lines.append(f"| {n:,} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
 
 
 def cutest_table() -> str:
@@ -283,9 +324,13 @@ def tables(figures: dict[str, Any]) -> dict[str, str]:
         chosen[5:5] = [row for row in rows if row["key"].startswith(key)][:1]
     cpu = [row for row in rows if not row["key"].startswith("gpu-")]
     gpu = [row for row in rows if row["key"].startswith("gpu-")]
+    gained = ["| model | points × parameters | SciPy | NumPy function | `jax.jit` | compiled model |", "|" + 6 * "---|"]
+    gained += ["| " + " | ".join(row) + " |" for row in figures["gains of fits"]]
     return {"readme": table(chosen), "cpu": table(cpu), "gpu": table(gpu), "commands": commands(rows)} | {
         "cutest": cutest_table(),
         "nist": nist_table(),
+        "fits": "\n".join(gained) + "\n",
+        "sizes": sizes_table(figures["iterations on a GPU"]),
     }
 
 

@@ -134,6 +134,28 @@ def smooth(rng: np.random.Generator, A: np.ndarray, b: np.ndarray, k: int) -> It
     yield "scipy_method", (s.x, s.nfev)
 
 
+def fits(rng: np.random.Generator) -> Iterator[Line]:
+    """Runs of ``curve_fit``: compiled models and callables, of each number of parameters that has code of its own."""
+    t = np.linspace(0.0, 3.0, 32)
+    for n in (1, 2, 3, 4, 5, 6, 9, 20):
+        waves = rng.normal(size=(n, t.size))
+
+        def model(t: np.ndarray, *p: np.ndarray, waves: np.ndarray = waves) -> np.ndarray:
+            return np.asarray(sum(a * wave * np.exp(-0.1 * a * a) for a, wave in zip(p, waves)))
+
+        y = model(t, *(np.full((20, 1), 0.5 + 0.1 * k) for k in range(n))) + 0.05 * rng.normal(size=(20, t.size))
+        for name, given in (("", {}), (" bounds", {"bounds": (-0.2, 0.55)}), (" huber", {"loss": "huber"})):
+            found: Any = stepwell.curve_fit(model, t, y, p0=np.full(n, 0.3), **given)
+            yield f"curve_fit {n}{name}", (found.x, found.cost, found.pcov, found.nit)
+    for name, compiled, start in (
+        ("exponentials", stepwell.models.exponentials(2), [0.5, 0.5, 0.5, 5.0]),
+        ("gaussians", stepwell.models.gaussians(1), [0.6, 1.5, 0.4]),
+    ):
+        y = compiled(t, *start) + 0.01 * rng.normal(size=(40, t.size))
+        found = stepwell.curve_fit(compiled, t, y, p0=1.05 * np.array(start))
+        yield f"curve_fit {name}", (found.x, found.cost, found.pcov, found.nit)
+
+
 def known_problems() -> Iterator[Line]:
     """Fifteen steps on every problem of ``stepwell.problems``."""
     for name in stepwell.problems.names():
@@ -255,6 +277,7 @@ def every_run() -> Iterator[Line]:
     for k in range(3):
         noisy = np.cumsum(rng.normal(size=(12, 9)), axis=k % 2)
         yield "tv", (stepwell.tv(np.eye(noisy.size), noisy.ravel(), 0.5, shape=noisy.shape).x,)
+    yield from fits(np.random.default_rng(11))
     yield from in_torch(rng)
     yield from in_jax(rng)
     yield from in_blocks(rng)

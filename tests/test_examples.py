@@ -37,6 +37,10 @@ PRINTED = {
     "curve_fit_robust": ("height 6",),
     "curve_fit_projection": ("400 of 400",),
     "ranks_of_mpi": ("1 ranks", "the noise is"),
+    "measured_mri": ("residuals against SciPy's",),
+    "measured_spectroscopy": ("difference from the reference abundances",),
+    "measured_lidar": ("modes of the smoothed waveform",),
+    "measured_tomography": ("the middle", "the true relative residual is within the tolerance"),
 }
 #: What an example says it needs, and the package that this is.
 NEEDED = {"needs PyTorch": "torch", "needs BoTorch": "botorch", "needs JAX": "jax"}
@@ -71,3 +75,50 @@ def test_ranks_of_mpi_have_the_bits_of_one():
     assert "3 ranks" in spread
     digests = [re.search(r"bits of the image (\w+)", text)[1] for text in (alone.stdout, spread)]
     assert digests[0] == digests[1]
+
+
+def _stand_ins(folder: Path) -> None:
+    """Files in the formats, and by the names, of the public data sets that the measured pages read."""
+    import numpy as np
+    import scipy.io
+
+    from stepwell.apps import t2, tomography, unmixing
+
+    nibabel = pytest.importorskip("nibabel")
+    phantom = t2.simulate((14, 12, 1), echoes=56, te=0.007)
+    for name, values in (("", phantom.signal), (".sfr", phantom.truth["sfr"])):
+        image = nibabel.Nifti1Image(values, np.diag([1.0, 1, 5, 1]))
+        nibabel.save(image, folder / f"image-194x110x1x56{name}.nii.gz")
+    spectra = unmixing.simulate(2, 2, bands=198).library.spectra[:4]
+    shares = np.random.default_rng(0).dirichlet(np.ones(4), 10_000).T
+    held = {"Y": np.round(5000 * spectra.T @ shares).astype(np.uint16), "nRow": 100.0, "nCol": 100.0}
+    scipy.io.savemat(folder / "jasperRidge2_R198.mat", held)
+    scipy.io.savemat(folder / "end4.mat", {"M": spectra.T, "A": shares})
+    angles, size = np.arange(0.0, 181.0, 3.0), 48
+    volume = tomography.shepp_logan_3d(size)
+    rays = tomography.parallel_beam(size, angles=angles, detectors=size, center=25.0)
+    integrals = (rays @ volume.reshape(len(volume), -1).T).reshape(len(angles), size, -1).transpose(0, 2, 1)
+    slices = np.resize(np.arange(20, 28), 65)
+    counts = np.random.default_rng(1).poisson(20_000 * np.exp(-0.1 * integrals[:, slices])).astype(np.uint16)
+    fields = {"flat": np.full(counts.shape[1:], 20_000, np.uint16), "dark": np.zeros(counts.shape[1:], np.uint16)}
+    np.savez(folder / "i13_parallel_beam.npz", projections=counts, angles_deg=angles, center_column=25.0, **fields)
+
+
+@pytest.mark.parametrize(
+    ("page", "words"),
+    [
+        ("measured_mri", ("mean difference from DECAES",)),
+        ("measured_spectroscopy", ("Jasper Ridge: (100, 100, 198)", "largest difference from SciPy with a heavy row")),
+        ("measured_tomography", ("Diamond I13-2", "25.00 stated")),
+    ],
+)
+def test_measured_branches_read_files_in_the_published_formats(page, words, tmp_path):
+    """The data sets are not there for every tester: files of the same formats and names stand in for them."""
+    pytest.importorskip("matplotlib")
+    _stand_ins(tmp_path)
+    (script,) = (path for path in EXAMPLES if path.stem == page)
+    environment = os.environ | {"MPLBACKEND": "Agg", "STEPWELL_DATA": str(tmp_path)}
+    done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    for word in words:
+        assert word in done.stdout

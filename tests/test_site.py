@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import inspect
 import re
 import subprocess
 import sys
@@ -66,6 +67,17 @@ def test_the_api_reference_has_what_a_module_offers(module):
         assert hasattr(offered, name), f"{module} has no {name}"
     for name in getattr(offered, "__all__", listed):
         assert name in listed or name in stepwell.__all__, f"{module}.{name} is on no page of docs/reference"
+
+
+@pytest.mark.parametrize("module", list(reference()))
+def test_every_function_has_an_example(module):
+    if module == "stepwell.torch" or module.startswith("stepwell.plugs."):
+        pytest.importorskip(module.rpartition(".")[2])
+    offered = importlib.import_module(module)
+    for name in reference()[module]:
+        found = getattr(offered, name)
+        if inspect.isfunction(found):
+            assert ">>> " in (inspect.getdoc(found) or ""), f"{module}.{name} has no example"
 
 
 def test_every_status_is_on_the_page_of_statuses():

@@ -135,7 +135,7 @@ class Scan:
         return self.norms(lam)[0] / (self.B.shape[0] - trace) ** 2
 
 
-@pytest.fixture(scope="module", params=[0.001, 0.01, 0.05])
+@pytest.fixture(scope="module", params=[pytest.param(0.001, marks=pytest.mark.slow), 0.01, 0.05])
 def scan(request):
     return Scan(request.param)
 

@@ -156,3 +156,15 @@ def test_chains_and_warm_starts_change_nothing_but_the_work():
         warm = stepwell.lsq_linear(A, b, (0, 0.3), lam=0.05, warm_start=start)
         np.testing.assert_allclose(warm.x, box.x, atol=1e-10)
         assert warm.solves.sum() < 0.5 * box.solves.sum()
+
+
+def test_cross_validation_of_own_matrices_knows_no_company():
+    """Sums that do not bind are left out first, so the others of a batch go on without these: with their own traces."""
+    rng = np.random.default_rng(0)
+    A, b = rng.standard_normal((9, 11, 4)), rng.standard_normal((9, 11))
+    total = np.where(np.arange(9) % 2, 0.0, 0.7)
+    r = stepwell.lsq_linear(A, b, (0, 1), sum_bounds=(total, np.inf), lam="gcv")
+    for i in range(9):
+        alone = stepwell.lsq_linear(A[i], b[i], (0, 1), sum_bounds=(total[i], np.inf), lam="gcv")
+        assert r.lam[i] == alone.lam
+        np.testing.assert_array_equal(r.x[i], alone.x)

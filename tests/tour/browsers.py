@@ -125,15 +125,19 @@ class InstalledBrowser:
         """Load a page at a width in pixels, under a colour scheme; return what the probe and the console tell."""
         self.ask("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=width < 600)
         self.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
-        self._events.clear()
-        self.ask("Page.navigate", url=page.as_uri())
-        while not any(event.get("method") == "Page.loadEventFired" for event in self._events):
-            self._events.append(self._next("Page.navigate"))
+        self.load(page)
         expression = f"({PROBE})(window)"
         answer = self.ask("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in answer:
             raise RuntimeError(json.dumps(answer["exceptionDetails"]))
         return {**answer["result"]["value"], "complaints": self._complaints(), "requests": self._requests()}
+
+    def load(self, page: Path) -> None:
+        """Open a page, and wait until all of it is there."""
+        self._events.clear()
+        self.ask("Page.navigate", url=page.as_uri())
+        while not any(event.get("method") == "Page.loadEventFired" for event in self._events):
+            self._events.append(self._next("Page.navigate"))
 
     def screenshot(self, path: Path) -> None:
         """Write a picture of the whole page as it was inspected last."""

@@ -44,13 +44,14 @@ inline void transpose(Vector (&rows)[count]) {
 template <class Real>
 class Lines {
 public:
+    typedef Real Number;
     typedef typename VectorOf<Real, register_lanes<Real>>::aligned Vector;
     typedef typename VectorOf<Real, register_lanes<Real>>::anywhere Loose;
     static constexpr int half = register_lanes<Real>, width = 2 * half;
     typedef Complex<Vector> Element;
 
-    Lines(const TvGrid<Real>& grid, int axis) {
-        const Real* numbers = grid.numbers;
+    template <class Grid>
+    Lines(const Grid& grid, const Real* numbers, int axis) {
         const std::int32_t* places = grid.places;
         std::int64_t pixels = 1;
         for (int k = 0; k < grid.axes; ++k) pixels *= grid.sides[k];
@@ -74,12 +75,13 @@ public:
     int place(int k) const { return plan_.place[k]; }
 
     // A panel of coefficients as they are, for what is combined with them.
-    SW_CALLED void copy(const Real* image, std::int64_t panel, Element* to) const {
+    template <class Stored>
+    SW_CALLED void copy(const Stored* image, std::int64_t panel, Element* to) const {
         const std::int64_t lines = filled(panel);
         Real* flat = reinterpret_cast<Real*>(to);
         for (std::int64_t l = 0; l < width; ++l)
             for (std::int64_t i = 0; i < n(); ++i)
-                flat[i * width + l] = l < lines ? image[start(panel * width + l) + i * step_] : Real(0);
+                flat[i * width + l] = l < lines ? Real(image[start(panel * width + l) + i * step_]) : Real(0);
     }
 
     // Pixels (forward) or coefficients (back) of a panel into the buffer of n elements, where stages want

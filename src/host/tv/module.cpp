@@ -74,7 +74,9 @@ void define(nb::module_& m, TvSweeps<Real> TvKernels::* which) {
                 Block<const Real> u_before, std::optional<Block<const Real>> s_before,
                 std::optional<Block<const Real>> v_before, std::optional<Block<const Real>> lower,
                 std::optional<Block<const Real>> upper, Block<Real> z, Block<Real> u,
-                std::optional<Block<Real>> s, std::optional<Block<Real>> v, Block<Real> x, int threads) {
+                std::optional<Block<Real>> s, std::optional<Block<Real>> v, Block<Real> x, int threads,
+                std::optional<Flat<const std::uint8_t>> single,
+                std::optional<Flat<const float>> single_numbers, std::optional<Block<const Real>> x0) {
             const std::int64_t batch = linear.shape(0), pixels = linear.shape(1);
             const std::size_t axes = sides.size(), flat = axes * std::size_t(batch);
             std::int64_t product = 1;
@@ -97,6 +99,11 @@ void define(nb::module_& m, TvSweeps<Real> TvKernels::* which) {
                         (!solved || (fits(*solved, rows * batch) && small->shape(0) == std::size_t(batch) &&
                                      small->shape(1) == rows * rows)),
                     "tv_sweeps: rows of the model do not fit");
+            require(single.has_value() == single_numbers.has_value() &&
+                        single.has_value() == x0.has_value() &&
+                        (!single || (std::int64_t(single->shape(0)) == batch &&
+                                     single_numbers->shape(0) == numbers.shape(0) && fits(*x0, batch))),
+                    "tv_sweeps: arrays of single precision do not fit");
             TvJob<Real> job{};
             job.grid = grid_of(batch, sides, numbers, places);
             for (std::size_t k = 0; k < axes; ++k) job.weights[k] = weights[k];
@@ -111,6 +118,9 @@ void define(nb::module_& m, TvSweeps<Real> TvKernels::* which) {
             job.solved = rows ? solved->data() : nullptr;
             job.small = rows ? small->data() : nullptr;
             job.rows = int(rows);
+            job.single = single ? single->data() : nullptr;
+            job.single_numbers = single ? single_numbers->data() : nullptr;
+            job.x0 = single ? x0->data() : nullptr;
             job.z_before = z_before.data();
             job.u_before = u_before.data();
             job.z = z.data();
@@ -135,7 +145,9 @@ void define(nb::module_& m, TvSweeps<Real> TvKernels::* which) {
         nb::arg("s_before").noconvert().none(), nb::arg("v_before").noconvert().none(),
         nb::arg("lower").noconvert().none(), nb::arg("upper").noconvert().none(), nb::arg("z").noconvert(),
         nb::arg("u").noconvert(), nb::arg("s").noconvert().none(), nb::arg("v").noconvert().none(),
-        nb::arg("x").noconvert(), nb::arg("threads"), "Run the sweeps of all problems, each its own number.");
+        nb::arg("x").noconvert(), nb::arg("threads"), nb::arg("single").noconvert().none(),
+        nb::arg("single_numbers").noconvert().none(), nb::arg("x0").noconvert().none(),
+        "Run the sweeps of all problems, each its own number.");
 }
 
 }  // namespace

@@ -32,19 +32,24 @@ struct Rows {
 };
 
 // What one problem needs; z holds z + u and u holds z - u until the last sweep is done.
+//
+// In single precision a problem is solved for x - x0, so that rounding is relative to the step: then `origin`
+// is ∇x0, and z, s and the bounds are less ∇x0 and x0.
 template <class Real>
 struct Problem {
-    const TvJob<Real>& job;
+    const TvSettings& job;
     const Rows& rows;
     const Lines<Real>* lines;
-    Real *z, *u, *s, *v, *x;  // of this problem; those of its differences are `block` apart per axis
-    std::int64_t block, index;
+    Real *z, *u, *s, *x;  // of this problem; those of its differences are `block` apart per axis
+    std::int64_t block;
+    const Real* origin;  // null where x0 is zero
     Shrinking<Real> how;
-    const Real* small;
+    TvBound<Real> lower, upper;  // of this problem
     // In panels of the last axis: coefficients, and what is combined with them; and per panel its inner
     // products with the rows of `solved`.
     typename Lines<Real>::Element *coefficients, *linear, *inverse, *solved;
     double* partial;
+    const double* small;
 };
 
 // The bounds of one row: pixels of their own, or one number repeated.
@@ -53,14 +58,12 @@ struct BoundRow {
     const TvBound<Real>& bound;
     std::vector<Real> repeated;
 
-    BoundRow(const TvBound<Real>& given, std::int64_t problem, std::int64_t length, double missing)
-        : bound(given) {
+    BoundRow(const TvBound<Real>& given, std::int64_t length, double missing) : bound(given) {
         if (!bound.per_pixel)
-            repeated.assign(std::size_t(length),
-                            bound.values ? bound.values[problem * bound.problem_stride] : Real(missing));
+            repeated.assign(std::size_t(length), bound.values ? bound.values[0] : Real(missing));
     }
-    const Real* at(std::int64_t problem, std::int64_t pixel) const {
-        return bound.per_pixel ? bound.values + problem * bound.problem_stride + pixel : repeated.data();
+    const Real* at(std::int64_t pixel) const {
+        return bound.per_pixel ? bound.values + pixel : repeated.data();
     }
 };
 
@@ -76,8 +79,8 @@ struct Scratch {
               *std::max_element(p.rows.sides, p.rows.sides + p.rows.axes))),
           zeros(std::size_t(p.rows.length), Real(0)),
           squares(std::size_t(p.rows.length)),
-          lower(p.job.lower, p.index, p.rows.length, -double_infinity),
-          upper(p.job.upper, p.index, p.rows.length, double_infinity) {}
+          lower(p.lower, p.rows.length, -double_infinity),
+          upper(p.upper, p.rows.length, double_infinity) {}
 };
 
 // x = ρ (∇ᵀ(z - u) + (s - v)), the right-hand side less its linear part.
@@ -101,23 +104,24 @@ SW_CALLED void gather_row(const Problem<Real>& p, const Scratch<Real>& scratch, 
     }
     if (!p.s) return;
     const Real* __restrict h = p.s + at;
-    const Real* __restrict low = scratch.lower.at(p.index, at);
-    const Real* __restrict high = scratch.upper.at(p.index, at);
+    const Real* __restrict low = scratch.lower.at(at);
+    const Real* __restrict high = scratch.upper.at(at);
     for (std::int64_t j = 0; j < n; ++j) to[j] += rho * (2 * clipped(h[j], low[j], high[j]) - h[j]);
 }
 
-// w = z + u of one axis from the new x, and squares += w²; at the end of the last axis the next pixel is the
-// same.
-template <class Real>
+// w = z + u of one axis from the new x, and squares += (w + origin)²; at the end of the last axis the next
+// pixel is the same.
+template <bool moved, class Real>
 SW_CALLED void relax_row(std::int64_t n, Real weight, Real over, const Real* __restrict x,
-                         const Real* __restrict next, const Real* __restrict difference, Real* __restrict sum,
-                         Real* __restrict squares) {
+                         const Real* __restrict next, const Real* __restrict difference,
+                         const Real* __restrict origin, Real* __restrict sum, Real* __restrict squares) {
     const Real half = Real(0.5);
     for (std::int64_t j = 0; j < n; ++j) {
         const Real z = half * (sum[j] + difference[j]);
         const Real w = sum[j] + over * (weight * (next[j] - x[j]) - z);
         sum[j] = w;
-        squares[j] += w * w;
+        const Real whole = moved ? w + origin[j] : w;
+        squares[j] += whole * whole;
     }
 }
 
@@ -127,14 +131,15 @@ SW_CALLED void factor_row(std::int64_t n, Shrinking<Real> how, Real* __restrict 
     for (std::int64_t j = 0; j < n; ++j) squares[j] = 2 * shrink_factor(root_of(squares[j]), how) - 1;
 }
 
-template <class Real>
-SW_CALLED void scale_row(std::int64_t n, const Real* __restrict factors, const Real* __restrict sum,
-                         Real* __restrict difference) {
-    for (std::int64_t j = 0; j < n; ++j) difference[j] = factors[j] * sum[j];
+template <bool moved, class Real>
+SW_CALLED void scale_row(std::int64_t n, const Real* __restrict factors, const Real* __restrict origin,
+                         const Real* __restrict sum, Real* __restrict difference) {
+    for (std::int64_t j = 0; j < n; ++j)
+        difference[j] = moved ? factors[j] * (sum[j] + origin[j]) - origin[j] : factors[j] * sum[j];
 }
 
 // z and u, as sum and difference, and s from the new x.
-template <class Real>
+template <bool moved, class Real>
 SW_CALLED void update_row(const Problem<Real>& p, const Scratch<Real>& scratch, std::int64_t row) {
     const Rows& rows = p.rows;
     const std::int64_t at = row * rows.length, n = rows.length;
@@ -147,23 +152,25 @@ SW_CALLED void update_row(const Problem<Real>& p, const Scratch<Real>& scratch, 
         Real* difference = p.u + k * p.block + at;
         const bool last = k == rows.axes - 1, end = last || rows.place(row, k) == rows.sides[k] - 1;
         const Real weight = Real(p.job.weights[k]);
-        if (last) relax_row(n - 1, weight, over, x, x + 1, difference, sum, squares);
+        const Real* origin = moved ? p.origin + k * p.block + at : nullptr;
+        if (last) relax_row<moved>(n - 1, weight, over, x, x + 1, difference, origin, sum, squares);
         const std::int64_t from = last ? n - 1 : 0;
-        relax_row(n - from, weight, over, x + from, end ? x + from : x + rows.strides[k], difference + from,
-                  sum + from, squares + from);
+        relax_row<moved>(n - from, weight, over, x + from, end ? x + from : x + rows.strides[k],
+                         difference + from, moved ? origin + from : nullptr, sum + from, squares + from);
         if (!p.job.anisotropic) continue;
         factor_row(n, p.how, squares);
-        scale_row(n, squares, sum, difference);
+        scale_row<moved>(n, squares, origin, sum, difference);
     }
     if (!p.job.anisotropic) {
         factor_row(n, p.how, squares);
         for (int k = 0; k < rows.axes; ++k)
-            scale_row(n, squares, p.z + k * p.block + at, p.u + k * p.block + at);
+            scale_row<moved>(n, squares, moved ? p.origin + k * p.block + at : nullptr,
+                             p.z + k * p.block + at, p.u + k * p.block + at);
     }
     if (!p.s) return;
     Real* __restrict h = p.s + at;
-    const Real* __restrict low = scratch.lower.at(p.index, at);
-    const Real* __restrict high = scratch.upper.at(p.index, at);
+    const Real* __restrict low = scratch.lower.at(at);
+    const Real* __restrict high = scratch.upper.at(at);
     for (std::int64_t j = 0; j < n; ++j) h[j] += over * (x[j] - clipped(h[j], low[j], high[j]));
 }
 

@@ -3,6 +3,9 @@
 // are large, threads share each phase of a sweep.
 #include "host/tv/sweeps.hpp"
 
+#include <limits>
+#include <optional>
+#include <type_traits>
 #include <vector>
 
 #include "host/common/pool.hpp"
@@ -133,107 +136,187 @@ void sweep(const Problem<Real>& p, const Crew<Real>& crew) {
     for (int axis = 0; axis < last; ++axis) along(axis, false);
     solve(p, crew);
     for (int axis = last - 1; axis >= 0; --axis) along(axis, true);
-    crew.each(p.rows.count(), [&](std::int64_t row, const Scratch<Real>& own) { update_row(p, own, row); });
+    crew.each(p.rows.count(), [&](std::int64_t row, const Scratch<Real>& own) {
+        p.origin ? update_row<true>(p, own, row) : update_row<false>(p, own, row);
+    });
 }
 
+// Memory for a problem that is swept in `Real`, used again for the next one. Where the job's arrays have
+// another type, the problem's images are held here as well.
 template <class Real>
-void run_problem(const Problem<Real>& p, int threads) {
-    const TvJob<Real>& job = p.job;
+struct Memory {
+    Aligned<typename Lines<Real>::Element> panels;
+    std::vector<double> partial, small;
+    std::vector<Real> images;
+
+    Memory(const TvSettings& job, const Lines<Real>& last)
+        : panels(aligned<typename Lines<Real>::Element>(last.panels() * last.n() * (3 + job.rows))),
+          partial(std::size_t(job.rows * last.panels())),
+          small(std::size_t(job.rows * job.rows)) {}
+};
+
+// The bounds of problem k in the type of its sweeps, less x0 where that is given; `room` has space for them.
+template <class Real, class Stored>
+TvBound<Real> bound_of(const TvBound<Stored>& given, std::int64_t k, std::int64_t pixels, const Stored* x0,
+                       Real* room) {
+    if (!given.values) return {nullptr, 0, false};
+    const Stored* values = given.values + k * given.problem_stride;
+    if constexpr (std::is_same_v<Real, Stored>) {
+        return {values, 0, given.per_pixel};
+    } else {
+        for (std::int64_t i = 0; i < pixels; ++i) room[i] = Real(values[given.per_pixel ? i : 0] - x0[i]);
+        return {room, 0, true};
+    }
+}
+
+template <class Real, class Stored>
+Problem<Real> problem_of(const TvJob<Stored>& job, const Rows& rows, const Lines<Real>* lines, std::int64_t k,
+                         Memory<Real>& own) {
+    const std::int64_t pixels = rows.pixels;
+    const Lines<Real>& last = lines[rows.axes - 1];
+    const std::int64_t elements = last.panels() * last.n();
+    Problem<Real> p{job, rows, lines};
+    if constexpr (std::is_same_v<Real, Stored>) {
+        p.z = job.z + k * pixels;
+        p.u = job.u + k * pixels;
+        p.s = job.s ? job.s + k * pixels : nullptr;
+        p.x = job.x + k * pixels;
+        p.block = job.grid.batch * pixels;
+        p.lower = bound_of<Real>(job.lower, k, pixels, job.x0, nullptr);
+        p.upper = bound_of<Real>(job.upper, k, pixels, job.x0, nullptr);
+    } else {
+        own.images.resize(std::size_t((3 * rows.axes + 4) * pixels));
+        p.z = own.images.data();
+        p.u = p.z + rows.axes * pixels;
+        p.x = p.u + rows.axes * pixels;
+        p.s = job.s ? p.x + pixels : nullptr;
+        p.block = pixels;
+        Real* bounds = p.x + 2 * pixels;
+        const Stored* x0 = job.x0 + k * pixels;
+        p.lower = bound_of(job.lower, k, pixels, x0, bounds);
+        p.upper = bound_of(job.upper, k, pixels, x0, bounds + pixels);
+        p.origin = bounds + 2 * pixels;
+    }
+    // Thresholds of zero would divide zero by zero.
+    p.how = {std::max(Real(job.threshold[k]), std::numeric_limits<Real>::min()), Real(job.least[k])};
+    for (int i = 0; i < job.rows * job.rows; ++i) own.small[i] = job.small[k * job.rows * job.rows + i];
+    p.coefficients = own.panels.get();
+    p.linear = p.coefficients + elements;
+    p.inverse = p.linear + elements;
+    p.solved = p.inverse + elements;
+    p.partial = own.partial.data();
+    p.small = own.small.data();
+    return p;
+}
+
+// Runs the sweeps of problem k.
+template <class Real, class Stored>
+void run_problem(const TvJob<Stored>& job, const Problem<Real>& p, std::int64_t k, int threads) {
     std::vector<Scratch<Real>> scratch;
-    for (int k = 0; k < threads; ++k) scratch.emplace_back(p);
+    for (int t = 0; t < threads; ++t) scratch.emplace_back(p);
     const Crew<Real> crew{scratch};
-    const std::int64_t offset = p.index * p.rows.pixels, length = p.rows.length;
+    const std::int64_t pixels = p.rows.pixels, offset = k * pixels, length = p.rows.length;
+    const std::int64_t apart = job.grid.batch * pixels;
     const Lines<Real>& last = p.lines[p.rows.axes - 1];
     const std::int64_t panels = last.panels(), n = last.n();
-    crew.each(panels, [&](std::int64_t k, const Scratch<Real>&) {
-        last.copy(job.linear + offset, k, p.linear + k * n);
-        last.copy(job.inverse + offset, k, p.inverse + k * n);
+    crew.each(panels, [&](std::int64_t i, const Scratch<Real>&) {
+        last.copy(job.linear + offset, i, p.linear + i * n);
+        last.copy(job.inverse + offset, i, p.inverse + i * n);
         for (int r = 0; r < job.rows; ++r)
-            last.copy(job.solved + (p.index * job.rows + r) * p.rows.pixels, k,
-                      p.solved + (r * panels + k) * n);
+            last.copy(job.solved + (k * job.rows + r) * pixels, i, p.solved + (r * panels + i) * n);
     });
+    constexpr bool moved = !std::is_same_v<Real, Stored>;
+    // Calls back with every difference's axis, its place in a problem's images and in the job's arrays, and
+    // ∇x0.
+    const auto differences = [&](std::int64_t row, const auto& each) {
+        const std::int64_t at = row * length;
+        for (int axis = 0; axis < p.rows.axes; ++axis) {
+            const std::int64_t step = p.rows.strides[axis];
+            const bool last_axis = axis == p.rows.axes - 1;
+            const bool end = !last_axis && p.rows.place(row, axis) == p.rows.sides[axis] - 1;
+            for (std::int64_t i = at; i < at + length; ++i) {
+                Stored difference = 0;
+                if (moved && !end && !(last_axis && i == at + length - 1))
+                    difference = Stored(job.weights[axis]) * (job.x0[offset + i + step] - job.x0[offset + i]);
+                each(axis * p.block + i, axis * apart + offset + i, difference);
+            }
+        }
+    };
     crew.each(p.rows.count(), [&](std::int64_t row, const Scratch<Real>&) {
-        const std::int64_t at = row * length;
-        for (int k = 0; k < p.rows.axes; ++k)
-            for (std::int64_t i = k * p.block + at; i < k * p.block + at + length; ++i) {
-                const Real z = job.z_before[offset + i], u = job.u_before[offset + i];
-                p.z[i] = z + u;
-                p.u[i] = z - u;
-            }
-        for (std::int64_t i = at; p.s && i < at + length; ++i)
-            p.s[i] = job.s_before[offset + i] + job.v_before[offset + i];
+        differences(row, [&](std::int64_t here, std::int64_t there, Stored origin) {
+            const Real z = Real(job.z_before[there] - origin), u = Real(job.u_before[there]);
+            p.z[here] = z + u;
+            p.u[here] = z - u;
+            if constexpr (moved) const_cast<Real*>(p.origin)[here] = Real(origin);
+        });
+        for (std::int64_t i = row * length; p.s && i < (row + 1) * length; ++i) {
+            const Stored origin = moved ? job.x0[offset + i] : Stored(0);
+            p.s[i] = Real(job.s_before[offset + i] - origin + job.v_before[offset + i]);
+        }
     });
-    for (std::int64_t k = 0; k < job.counts[p.index]; ++k) sweep(p, crew);
+    for (std::int64_t i = 0; i < job.counts[k]; ++i) sweep(p, crew);
     crew.each(p.rows.count(), [&](std::int64_t row, const Scratch<Real>& own) {
+        differences(row, [&](std::int64_t here, std::int64_t there, Stored origin) {
+            const Stored sum = p.z[here], difference = p.u[here];
+            job.z[there] = Stored(0.5) * (sum + difference) + origin;
+            job.u[there] = Stored(0.5) * (sum - difference);
+        });
         const std::int64_t at = row * length;
-        for (int k = 0; k < p.rows.axes; ++k)
-            for (std::int64_t i = k * p.block + at; i < k * p.block + at + length; ++i) {
-                const Real sum = p.z[i], difference = p.u[i];
-                p.z[i] = Real(0.5) * (sum + difference);
-                p.u[i] = Real(0.5) * (sum - difference);
+        const Real* low = own.lower.at(at);
+        const Real* high = own.upper.at(at);
+        for (std::int64_t j = 0; j < length; ++j) {
+            const std::int64_t to = offset + at + j;
+            const Real h = p.s ? p.s[at + j] : p.x[at + j], s = clipped(h, low[j], high[j]);
+            Stored x = s;
+            if constexpr (moved) {  // at a bound exactly, or within
+                const Stored lower = job.lower.at(k, at + j, -double_infinity);
+                const Stored upper = job.upper.at(k, at + j, double_infinity);
+                x = s <= low[j] ? lower : s >= high[j] ? upper : clipped(job.x0[to] + x, lower, upper);
             }
-        const Real* low = own.lower.at(p.index, at);
-        const Real* high = own.upper.at(p.index, at);
-        for (std::int64_t j = 0; p.s && j < length; ++j) {
-            const Real h = p.s[at + j], s = clipped(h, low[j], high[j]);
-            p.x[at + j] = p.s[at + j] = s;
-            p.v[at + j] = h - s;
+            job.x[to] = x;
+            if (!p.s) continue;
+            job.s[to] = x;
+            job.v[to] = Stored(h) - Stored(s);
         }
     });
 }
 
-template <class Real>
-void run(const TvJob<Real>& job, int threads) {
-    const Rows rows(job.grid);
+// The lines of every axis; none without tables.
+template <class Real, class Stored>
+std::vector<Lines<Real>> lines_of(const TvGrid<Stored>& grid, const Real* numbers) {
     std::vector<Lines<Real>> lines;
-    for (int axis = 0; axis < job.grid.axes; ++axis) lines.emplace_back(job.grid, axis);
-    const std::int64_t batch = job.grid.batch, pixels = rows.pixels;
-    const std::int64_t elements = lines.back().panels() * lines.back().n();
-    struct Memory {
-        Aligned<typename Lines<Real>::Element> panels;
-        std::vector<double> partial;
+    for (int axis = 0; numbers && axis < grid.axes; ++axis) lines.emplace_back(grid, numbers, axis);
+    return lines;
+}
+
+template <class Stored>
+void run(const TvJob<Stored>& job, int threads) {
+    const Rows rows(job.grid);
+    const auto lines = lines_of(job.grid, job.grid.numbers);
+    const auto short_lines = lines_of(job.grid, job.single ? job.single_numbers : nullptr);
+    // Memory of every thread, in the type of the job and in single precision.
+    std::vector<std::optional<Memory<Stored>>> own(threads);
+    std::vector<std::optional<Memory<float>>> short_own(threads);
+    const auto one = [&](std::int64_t k, int thread, int team) {
+        const auto swept = [&](const auto& given, auto& memory) {
+            if (!memory) memory.emplace(job, given.back());
+            run_problem(job, problem_of(job, rows, given.data(), k, *memory), k, team);
+        };
+        job.single&& job.single[k] ? swept(short_lines, short_own[thread]) : swept(lines, own[thread]);
     };
-    const auto memory = [&] {
-        return Memory{aligned<typename Lines<Real>::Element>(elements * (3 + job.rows)),
-                      std::vector<double>(std::size_t(job.rows * lines.back().panels()))};
-    };
-    const auto problem = [&](std::int64_t k, Memory& own) {
-        auto* panels = own.panels.get();
-        return Problem<Real>{job,
-                             rows,
-                             lines.data(),
-                             job.z + k * pixels,
-                             job.u + k * pixels,
-                             job.s ? job.s + k * pixels : nullptr,
-                             job.v ? job.v + k * pixels : nullptr,
-                             job.x + k * pixels,
-                             batch * pixels,
-                             k,
-                             {Real(job.threshold[k]), Real(job.least[k])},
-                             job.rows ? job.small + k * job.rows * job.rows : nullptr,
-                             panels,
-                             panels + elements,
-                             panels + 2 * elements,
-                             panels + 3 * elements,
-                             own.partial.data()};
-    };
-    if (batch >= threads || pixels < small_image) {
-        Pool::instance().run(int(batch), threads, [&](int k, int) {
-            Memory own = memory();
-            run_problem(problem(k, own), 1);
-        });
+    if (job.grid.batch >= threads || rows.pixels < small_image) {
+        Pool::instance().run(int(job.grid.batch), threads, [&](int k, int thread) { one(k, thread, 1); });
         return;
     }
-    Memory own = memory();
     const Pool::MoreToCome expected;
-    for (std::int64_t k = 0; k < batch; ++k) run_problem(problem(k, own), threads);
+    for (std::int64_t k = 0; k < job.grid.batch; ++k) one(k, 0, threads);
 }
 
 template <class Real>
 void transform(const TvGrid<Real>& grid, Real* images, bool back, int threads) {
     const Rows rows(grid);
     for (int axis = 0; axis < grid.axes; ++axis) {
-        const Lines<Real> lines(grid, axis);
+        const Lines<Real> lines(grid, grid.numbers, axis);
         const std::int64_t panels = lines.panels(), all = panels * grid.batch;
         const std::int64_t together = std::max<std::int64_t>(1, all / (16 * threads));
         Pool::instance().run(int((all + together - 1) / together), threads, [&](int piece, int) {

@@ -24,19 +24,32 @@ struct TvBound {
     const Real* values;
     std::int64_t problem_stride;
     bool per_pixel;
+
+    Real at(std::int64_t problem, std::int64_t pixel, double missing) const {
+        return values ? values[problem * problem_stride + (per_pixel ? pixel : 0)] : Real(missing);
+    }
+};
+
+// What all problems of a call have in common; `rows` counts those of Woodbury's formula.
+struct TvSettings {
+    double weights[3], rho, over;
+    bool anisotropic;
+    int rows;
 };
 
 template <class Real>
-struct TvJob {
+struct TvJob : TvSettings {
     TvGrid<Real> grid;
-    double weights[3], rho, over;
-    bool anisotropic;
+    // Which problems are swept in single precision, with the tables for it; null for none. They are solved
+    // for the step from x0, and `linear` is that of the step.
+    const std::uint8_t* single;
+    const float* single_numbers;
+    const Real* x0;
     // Per problem: λ/ρ, the least factor of shrinking, and how many sweeps.
     const double *threshold, *least;
     const std::int64_t* counts;
     // The model: right-hand side, diagonal of the inverse, and what Woodbury's formula takes off it.
     const Real *linear, *inverse, *solved, *small;
-    int rows;
     // The state before and after; s and v are null without bounds.
     const Real *z_before, *u_before, *s_before, *v_before;
     Real *z, *u, *s, *v, *x;

@@ -203,7 +203,8 @@ def _warn_of_lists(bounds: Any, pairs: np.ndarray, name: str) -> None:
     if not (isinstance(bounds, tuple) and len(pairs) == 2 and any(isinstance(member, list) for member in bounds)):
         return
     lower, upper = (
-        [infinity if value is None else value for value in half] for half, infinity in zip(bounds, (-np.inf, np.inf))
+        [infinity if value is None else float(value) for value in half]
+        for half, infinity in zip(bounds, (-np.inf, np.inf))
     )
     if np.array_equal((lower, upper), pairs.T) or not np.all(np.less_equal(lower, upper)):
         return  # both readings are the same, or one is none

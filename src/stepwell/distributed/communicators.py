@@ -215,6 +215,11 @@ def local_piece(x: Any, comm: Any) -> tuple[Array, Any]:
     """Return the local array of a distributed one, and its communicator unless one is given; else both as they are.
 
     A distributed array is known by `local_array` and `base_comm`, as PyLops-MPI's has them.
+
+    Examples
+    --------
+    >>> local_piece([1.0, 2.0], "self")
+    ([1.0, 2.0], 'self')
     """
     if hasattr(x, "local_array") and hasattr(x, "base_comm"):
         return x.local_array, x.base_comm if comm is None else comm

@@ -74,7 +74,13 @@ class ThreadCommunicator:
 
 
 def thread_communicators(size: int, *, timeout: float = 60.0) -> list[ThreadCommunicator]:
-    """Return one communicator for each of `size` threads; who waits longer than `timeout` seconds gets an error."""
+    """Return one communicator for each of `size` threads; who waits longer than `timeout` seconds gets an error.
+
+    Examples
+    --------
+    >>> [comm.rank for comm in thread_communicators(3)]
+    [0, 1, 2]
+    """
     size, timeout = read_whole("size", size, 1, 4096), read_real("timeout", timeout, above=0, infinite=True)
     rows: list[Any] = [None] * size
     meeting = threading.Barrier(size)

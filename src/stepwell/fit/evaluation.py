@@ -153,9 +153,18 @@ class _Lone(_Batch):
 
     @property
     def ahead(self) -> bool:
-        """Whether values at a point and at those beside it come from one call."""
+        """Whether values at a point and at those beside it are to come from one call, where the function can."""
         problem = self._problem
-        return self._columns and self._moves and (problem.parameters + 1) * problem.points <= AHEAD
+        small = (problem.parameters + 1) * problem.points <= AHEAD
+        return small and self._moves and isinstance(self._function, Curve) and problem.y is not None
+
+    def first_values(self, points: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Return values at the first of some points or, where the function takes columns, at all of them."""
+        self._first = False
+        if not self._function.whole:
+            return self._compared(points, rows)
+        self._columns = True
+        return super().values(points, rows)
 
     def _values(self, x: np.ndarray, rows: np.ndarray) -> np.ndarray:
         if self._columns:
@@ -182,25 +191,27 @@ class _Lone(_Batch):
             if self._function.whole and isinstance(self._function, Curve):
                 self._columns = True
             elif isinstance(self._function, Curve):
-                return self._compared(x, rows)
+                found = self._compared(x, rows)
+                if len(found) == len(x):
+                    return found
         return super().values(x, rows)
 
     def _compared(self, x: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Return the first values, and find out whether the function takes columns."""
-        several = np.concatenate([x, x * (1 + 2.0**-10)])
-        one = super().values(x, rows)
+        """Find out whether the function takes columns; return values at all points, or where not at the first."""
+        several = np.concatenate([x, x[:1] * (1 + 2.0**-10)])
+        one = super().values(x[:1], rows)
         try:
-            found = np.asarray(self._function(several, np.zeros(2, np.int64)))
-            if found.shape != (2, one.shape[1]) or found.dtype.kind != "f":
+            found = np.asarray(self._function(several, np.zeros(len(several), np.int64)))
+            if found.shape != (len(several), one.shape[1]) or found.dtype != one.dtype:
                 return one
         except Exception:  # whatever a function does that was not written for columns: it is called with numbers
             return one
-        alone = np.array([one[0], self._alone(several[1])])
-        apart, size = np.abs([found - alone, alone]).max(axis=(1, 2))
-        if not (apart <= 1e-10 * size or ((np.isnan(found) == np.isnan(alone)).all() and apart != apart)):
+        ends, alone = found[:: len(x)], np.array([one[0], self._alone(several[-1])])
+        apart, size = np.abs([ends - alone, alone]).max(axis=(1, 2))
+        if not (apart <= 1e-10 * size or ((np.isnan(ends) == np.isnan(alone)).all() and apart != apart)):
             return one
         self._columns = True
-        return found[:1]
+        return found[:-1]
 
     def jacobian(self, x: np.ndarray, rows: np.ndarray, values: np.ndarray) -> np.ndarray:
         if self._one_jac is None:

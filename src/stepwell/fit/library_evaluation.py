@@ -19,6 +19,8 @@ __all__ = ["SHRINK", "SMALLEST", "LibraryEvaluation", "programs_of"]
 #: Programs are compiled for so many rows: all, and then a quarter of what was held, when no more run.
 SHRINK = 4
 SMALLEST = 16
+#: More rows are evaluated so many at a time: what stays in the caches, with less to fill up, and one program for all.
+BLOCK = 8192
 
 
 class LibraryEvaluation:
@@ -35,7 +37,8 @@ class LibraryEvaluation:
         self._points: int | None = problem.points or None
         self._in_steps = shapes_are_compiled(problem.template)
         self.picks = not self._in_steps
-        self._held = problem.problems
+        self._held = min(problem.problems, BLOCK) if self._in_steps else problem.problems
+        self._room: np.ndarray | None = None  # for derivatives of many rows: fresh memory takes as long as they do
         self._jac = None if jac is None else called_jac(function, jac)
         self._programs = programs_for(function, problem.template, self._points)
         self._x = self._abscissa()
@@ -69,8 +72,17 @@ class LibraryEvaluation:
             abscissa = abscissa[..., which, :]
         return k, abscissa, there, which
 
+    def _blocks(self, k: int) -> list[slice] | None:
+        """Return the blocks that k rows are evaluated in; None where they are one."""
+        if not self._in_steps or k <= BLOCK:
+            return None
+        return [slice(first, min(first + BLOCK, k)) for first in range(0, k, BLOCK)]
+
     def values(self, x: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """Return the model's values (k, m)."""
+        blocks = self._blocks(len(rows))
+        if blocks is not None:
+            return np.concatenate([self.values(x[block], rows[block]) for block in blocks])
         k, abscissa, there, which = self._arguments(x, rows)
         found = on_host(self._programs.values(abscissa, there, which))
         if found.ndim != 2 or found.shape[0] != len(there) or self._points not in (None, found.shape[1]):
@@ -79,7 +91,16 @@ class LibraryEvaluation:
         return _real(found[:k])
 
     def jacobian(self, x: np.ndarray, rows: np.ndarray, values: np.ndarray) -> np.ndarray:
-        """Return its derivatives (k, m, n), by forward mode or the caller's jac."""
+        """Return its derivatives (k, m, n), by forward mode or the caller's jac; they stay until the next call."""
+        blocks = self._blocks(len(rows))
+        if blocks is not None:
+            for block in blocks:
+                found = np.moveaxis(self.jacobian(x[block], rows[block], values[block]), 2, 0)
+                if self._room is None or self._room.shape[1] < len(rows) or self._room.dtype != found.dtype:
+                    self._room = np.empty((found.shape[0], len(rows), found.shape[2]), found.dtype)
+                self._room[:, block] = found
+            assert self._room is not None
+            return np.moveaxis(self._room[:, : len(rows)], 0, 2)
         k, abscissa, there, which = self._arguments(x, rows)
         if self._jac is not None:
             found = on_host(self._jac(there, which))

@@ -30,31 +30,58 @@ def solve(problem: FitProblem, evaluation: Evaluation) -> dict[str, Any]:
     with np.errstate(all="ignore"):
         x = problem.x0.astype(np.float32) if problem.single else problem.x0
         rows = np.arange(problem.problems)
-        values = evaluation.values(x, rows)
-        problem.points = int(values.shape[1])
-        epsilon = float(np.finfo(np.float32 if problem.single else values.dtype).eps)
-        engine = _core.FitBatch(
-            problem.x0,
-            problem.low,
-            problem.high,
-            problem.points,
-            problem.y,
-            problem.weights,
-            accuracy=max(epsilon, evaluation.accuracy),
-            **problem.options(epsilon),
-        )
+        engine, values, beside = _begun_ahead(problem, evaluation)
+        if values is None:
+            values = evaluation.values(x, rows)
+            problem.points = int(values.shape[1])
+        if engine is None:
+            engine = _engine(problem, evaluation, np.float32 if problem.single else values.dtype)
         if engine.running < problem.problems:
             x, rows = engine.points(), engine.rows()
             values = values[rows]
-        run = _run_ahead if getattr(evaluation, "ahead", False) else _run
         try:
-            run(problem, evaluation, engine, x, rows, values)
+            if beside is None:
+                _run(problem, evaluation, engine, x, rows, values)
+            else:
+                _run_ahead(problem, evaluation, engine, rows, values, beside)
         except KeyboardInterrupt as interrupt:
             engine.end_rows(engine.rows(), int(FitStatus.CALLBACK))
             halted = Halted(*interrupt.args)
             halted.ends = engine.ends(problem.uncertainty is not None, problem.uncertainty == "covariance")
             raise halted.with_traceback(interrupt.__traceback__) from None
         return _ends(problem, evaluation, engine)
+
+
+def _engine(problem: FitProblem, evaluation: Evaluation, dtype: Any) -> Any:
+    epsilon = float(np.finfo(dtype).eps)
+    return _core.FitBatch(
+        problem.x0,
+        problem.low,
+        problem.high,
+        problem.points,
+        problem.y,
+        problem.weights,
+        accuracy=max(epsilon, evaluation.accuracy),
+        **problem.options(epsilon),
+    )
+
+
+def _begun_ahead(problem: FitProblem, evaluation: Any) -> tuple[Any, Any, Any]:
+    """Return an engine, values at the start and at the points beside it, of a small problem; None: not known yet.
+
+    Values at the points beside are None where the function does not take columns.
+    """
+    if not getattr(evaluation, "ahead", False):
+        return None, None, None
+    dtype = np.dtype(np.float32 if problem.single else np.float64)
+    engine = _engine(problem, evaluation, dtype)
+    if not engine.running:
+        return engine, None, None
+    points, which = engine.moved(True, evaluation.typical, True)
+    both = evaluation.first_values(points, which)
+    if both.dtype != dtype:  # of another precision than was thought
+        return None, both[:1], None
+    return engine, both[:1], both[1:, None] if len(both) == len(points) else None
 
 
 def of_none(problem: FitProblem) -> dict[str, Any]:
@@ -96,20 +123,15 @@ def _run(problem: FitProblem, evaluation: Evaluation, engine: Any, x: Any, rows:
             values = evaluation.values(x, rows)
 
 
-def _run_ahead(problem: FitProblem, evaluation: Any, engine: Any, x: Any, rows: Any, values: Any) -> None:
+def _run_ahead(problem: FitProblem, evaluation: Any, engine: Any, rows: Any, values: Any, beside: Any) -> None:
     """Run a small problem with values at a trial point and at those beside it in one call: most trials are taken."""
     typical, watched = evaluation.typical, problem.progress is not None or problem.callback is not None
-    found: Any = None
-    if engine.running:
-        points, which = engine.moved(True, typical)
-        found = evaluation.moved_values(points, which, len(points)) if len(points) else np.empty((0, 1, problem.points))
-    while engine.running:
-        wanted = engine.take_values(values)
-        running = engine.turn_moved(found) if wanted else engine.turn(None)
+    while True:
+        running = engine.turn_moved(beside) if engine.take_values(values) else engine.turn(None)
         if (watched and _told(problem, engine, rows)) or not running:
             return
         both = evaluation.moved_values(*engine.moved(True, typical, True), 1)[0]
-        values, found = both[:1], both[1:, None]
+        values, beside = both[:1], both[1:, None]
 
 
 def _told(problem: FitProblem, engine: Any, rows: np.ndarray) -> bool:

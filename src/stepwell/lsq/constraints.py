@@ -303,8 +303,11 @@ def read_constraints(
         require(shared, "weights", kind, "one row for all systems with lam='gcv', whose trace is that of A with them")
         assert matrix is not None
         rows_of = matrix if weights is None else matrix * reader.doubles(reader.home("weights", weights))[:, None]
-        own_spectra = taking_part is not None and taking_part.shape[0] > 1
         spectrum, pencil = pencil_spectrum(reader, rows_of, penalty, taking_part, which)
+        # Systems with matrices of their own have spectra of their own, which go with them into parts of a batch.
+        own_spectra = int(spectrum.shape[0]) > 1 and (
+            which is None or (taking_part is not None and taking_part.shape[0] > 1)
+        )
     return Constraints(
         nonnegative=nonnegative,
         lower=lower,

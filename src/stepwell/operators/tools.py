@@ -68,6 +68,12 @@ def in_library_of(matrix: Any, like: Array) -> Any:
     -------
     sparse matrix
         ``scipy.sparse.csr_matrix``, ``cupyx.scipy.sparse.csr_matrix``, a torch CSR tensor or a JAX ``BCOO``.
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.sparse
+    >>> in_library_of(scipy.sparse.eye(3), np.ones(1, np.float32)).dtype
+    dtype('float32')
     """
     if not is_scipy_sparse(matrix):
         matrix = read_array("matrix", matrix)

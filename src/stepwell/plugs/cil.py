@@ -30,6 +30,11 @@ class LBFGSB(Algorithm):
     Notes
     -----
     When the solver has converged, ``run`` ends by StopIteration, as CIL's own algorithms do.
+
+    Examples
+    --------
+    >>> from stepwell.plugs.cil import LBFGSB  # doctest: +SKIP
+    >>> LBFGSB(initial=start, objective_function=misfit, bounds=(0, None)).run(100)  # doctest: +SKIP
     """
 
     def __init__(

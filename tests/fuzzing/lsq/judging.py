@@ -263,7 +263,11 @@ def variances(part: Solved) -> None:
         between = (part.x[k] > problem.lower[k if len(problem.lower) > 1 else 0]) & (
             part.x[k] < problem.upper[k if len(problem.upper) > 1 else 0]
         )
-        if (between & (part.found.norms[k] > 0) != free).any():  # x is at a bound but for rounding: either may count
+        # x is at a bound but for rounding, or was rounded to it, and its dual does not hold it there: either may count.
+        norms = part.found.norms[k]
+        rounded = ~between & (np.abs(part.found.w[k]) <= part.answer.sure * norms * part.found.size[k])
+        rounded &= (problem.lower < problem.upper)[k if len(problem.lower) > 1 else 0] & (norms > 0)
+        if (between & (norms > 0) != free).any() or rounded.any():
             continue
         if not (own > 1e-12 * float(part.found.size[k])) or (free.any() and np.linalg.cond(B) > 1e5):
             continue

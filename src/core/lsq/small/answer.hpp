@@ -181,20 +181,24 @@ private:
     // Whether a column of zeros asks for another multiplier, of which it says the sign or that it is zero,
     // and the duals of the others would not be those any more: least_breach() finds the one that suits all.
     SW_HD bool zeros_object() const {
-        const double mu = this->multiplier, room = job.options.rounding * size;
-        bool objects = false, matters = false;
+        const double mu = this->multiplier;
+        bool objects = false;
         this->each_column([&](int j, int) {
-            const double square = this->square(j);
-            if (this->is_slack(j) || this->is_masked(j)) return;
-            if (square > 0) {
-                matters = matters || absolute(mu) * this->coefficient(j) > room * square_root(square);
-                return;
-            }
+            if (this->square(j) > 0 || this->is_slack(j) || this->is_masked(j)) return;
             const bool falls = (in_factor | this->at_upper) & bit_of(j),
                        rises = !(this->at_upper & bit_of(j));
             objects = objects || (mu > 0 && rises) || (mu < 0 && falls);
         });
-        return lanes.any(objects) && lanes.any(matters);
+        if (!lanes.any(objects)) return false;
+        // Whether the duals of the others would change by more than rounding.
+        const double room = job.options.rounding * size;
+        bool matters = false;
+        this->each_column([&](int j, int) {
+            const double square = this->square(j);
+            if (!(square > 0) || this->is_masked(j)) return;
+            matters = matters || absolute(mu) * this->coefficient(j) > room * square_root(square);
+        });
+        return lanes.any(matters);
     }
 
     // What the sum of the x that is returned misses.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -16,6 +17,7 @@ from stepwell.apps.decomposition.starts import (
     noise_levels,
     pulse_widths,
 )
+from stepwell.apps.images.presenting import Told
 from stepwell.apps.waveform.deconvolution import Shots
 from stepwell.apps.waveform.significance import LEVEL, threshold
 from stepwell.arrays import Array, host_copy
@@ -35,7 +37,7 @@ _FIELDS = ("position", "amplitude", "width")
 
 
 @dataclasses.dataclass(frozen=True)
-class Decomposition:
+class Decomposition(Told):
     """Shots, and the Gaussians that they were taken apart into: a exp(-(t - position)² / 2 width²) plus a background.
 
     Attributes
@@ -80,6 +82,12 @@ class Decomposition:
             a, t, s = (getattr(self, name)[there, k, None] for name in ("amplitude", "position", "width"))
             total[there] += a * np.exp(-0.5 * ((times - t) / s) ** 2)
         return np.asarray(total)
+
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
+        """Draw the first four shots, and save the picture where `path` says; needs matplotlib."""
+        from stepwell.apps.decomposition.plots import plot_shots
+
+        return plot_shots(self.part(slice(0, 4)), path)
 
     def part(self, rows: slice | np.ndarray) -> Decomposition:
         """Return some of the shots."""

@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.apps.decomposition.fitting import Decomposition
 from stepwell.common.pyplot import save_figure
 from stepwell.fit.status import FitStatus
 
 
 def plot_shots(
-    done: Decomposition,
+    done: Any,
     path: str | os.PathLike[str] | None = None,
     *,
     labels: Sequence[str] | None = None,

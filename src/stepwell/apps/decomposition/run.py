@@ -19,6 +19,7 @@ from stepwell.apps.files.named import HDF5
 from stepwell.apps.files.points import write_points
 from stepwell.apps.files.tables import write_table
 from stepwell.apps.images.mapping import NOT_FITTED, UNFINISHED
+from stepwell.apps.images.presenting import Told
 from stepwell.apps.images.work import Work, forget_finished, identity, make_folder, plain, refuse_other_settings
 from stepwell.apps.waveform import gedi
 from stepwell.apps.waveform.deconvolution import Shots, load_shots
@@ -39,7 +40,7 @@ _NARROW = ("background", "residual")
 
 
 @dataclasses.dataclass(frozen=True)
-class DecompositionRun:
+class DecompositionRun(Told):
     """What was made of a file.
 
     Attributes
@@ -154,6 +155,16 @@ def decompose_file(
         Write over what a finished run with other settings, or of another file, has left.
     threads, put, progress
         As in :func:`decompose`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from stepwell.apps import decomposition
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     run = decompose_file(decomposition.simulate(3, samples=120, returns=2).shots, f"{folder}/out")
+    ...     with open(f"{folder}/out/returns.csv") as file:
+    ...         file.readline().startswith("shot,number")
+    True
     """
     began = time.perf_counter()
     read_choice("starts", starts, ("peaks", "deconvolve"))

@@ -42,6 +42,11 @@ def simulate(
         Constant level.
     seed : int
         Seed of the random numbers.
+
+    Examples
+    --------
+    >>> simulate(5, samples=120, returns=2).shots.waveforms.shape
+    (5, 120)
     """
     count, samples = read_whole("count", count, 0), read_whole("samples", samples, 40)
     most = int((samples - 40) / (5 * PULSE)) + 1

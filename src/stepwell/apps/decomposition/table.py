@@ -23,6 +23,13 @@ def decomposition_table(done: Decomposition, offset: int = 0) -> dict[str, np.nd
     done : Decomposition
     offset : int, default 0
         Number of the first shot.
+
+    Examples
+    --------
+    >>> from stepwell.apps import decomposition
+    >>> done = decomposition.decompose(decomposition.simulate(3, samples=120, returns=2).shots)
+    >>> len(decomposition_table(done)["amplitude"])
+    6
     """
     shots = len(done.shots)
     row = np.repeat(np.arange(shots), done.count)

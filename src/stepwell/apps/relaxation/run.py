@@ -16,6 +16,7 @@ import numpy as np
 from stepwell.apps.files.tables import write_table
 from stepwell.apps.images import Image, Work, fill, open_image
 from stepwell.apps.images.mapping import FORMATS, UNFINISHED, Format, open_beside, put_back, statistics, write_maps
+from stepwell.apps.images.presenting import Mapped
 from stepwell.apps.images.regions import REGIONS, region_table, require_labels
 from stepwell.apps.images.work import STEP_BYTES, forget_finished, identity, make_folder, plain, refuse_other_settings
 from stepwell.apps.relaxation.fit import fit_voxels
@@ -36,7 +37,7 @@ PICTURE = "maps.png"
 
 
 @dataclasses.dataclass(frozen=True)
-class RelaxationRun:
+class RelaxationRun(Mapped):
     """What was made of a series.
 
     Attributes
@@ -152,6 +153,16 @@ def map_series(
         CPU threads; ``progress(slabs done, slabs)``, or True for a bar.
     step_bytes : int
         About how much memory one step may take.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     echoes = np.exp(-np.array([0.01, 0.02, 0.04, 0.08]) / 0.03) * np.full((4, 4, 1, 1), 500.0)
+    ...     np.save(f"{folder}/echoes.npy", echoes)
+    ...     run = map_series(f"{folder}/echoes.npy", f"{folder}/maps", "t2star", [0.01, 0.02, 0.04, 0.08])
+    ...     round(float(np.load(f"{folder}/maps/T2star.npy")[0, 0, 0]), 4)
+    0.03
     """
     began = time.perf_counter()
     about = QUANTITIES[read_choice("quantity", quantity, QUANTITIES)]

@@ -16,6 +16,7 @@ import numpy as np
 from stepwell.apps.files.tables import write_table
 from stepwell.apps.images import Image, Work, fill, open_image
 from stepwell.apps.images.mapping import FORMATS, UNFINISHED, Format, open_beside, put_back, statistics, write_maps
+from stepwell.apps.images.presenting import Mapped
 from stepwell.apps.images.regions import REGIONS, region_table, require_labels
 from stepwell.apps.images.work import STEP_BYTES, forget_finished, identity, make_folder, plain, refuse_other_settings
 from stepwell.apps.t2.echoes import require_echoes
@@ -40,7 +41,7 @@ PICTURES = ("maps.png", "mwf.png")
 
 
 @dataclasses.dataclass(frozen=True)
-class T2Run:
+class T2Run(Mapped):
     """What was made of an image.
 
     Attributes
@@ -157,6 +158,16 @@ def map_image(
         About how much memory one step may take.
     **options
         Of :class:`T2Model`: bins, t2, angles, t1, lam, chi2, noise, smooth, myelin, middle.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from stepwell.apps import t2
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.save(f"{folder}/image.npy", t2.simulate((6, 6, 1), echoes=16).signal)
+    ...     run = t2.map_image(f"{folder}/image.npy", f"{folder}/maps", te=0.010, lam=0.0)
+    ...     np.load(f"{folder}/maps/mwf.npy").shape
+    (6, 6, 1)
     """
     began = time.perf_counter()
     read_choice("format", format, FORMATS)

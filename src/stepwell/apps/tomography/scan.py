@@ -83,6 +83,12 @@ def line_integrals(projections: np.ndarray, flat: np.ndarray, dark: np.ndarray, 
     ndarray of float64
         Same shape as ``projections``. Dead pixels (flat not above dark) take the value of their live neighbours in
         the detector row.
+
+    Examples
+    --------
+    >>> flat, dark = np.full((1, 4), 1100.0), np.full((1, 4), 100.0)
+    >>> line_integrals(np.full((2, 1, 4), 600.0), flat, dark, border=0)[0, 0].round(4).tolist()
+    [0.6931, 0.6931, 0.6931, 0.6931]
     """
     given = {"projections": projections, "flat": flat, "dark": dark}
     counts, white, black = (np.asarray(read_array(name, one), dtype=np.float64) for name, one in given.items())
@@ -135,6 +141,14 @@ def load_scan(
         Degrees over which angles are spread that the file does not have, the end not included.
     angle_unit : {"deg", "rad"}, optional
         The unit of the angles; by default what their name or the file says, else degrees.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.savez(f"{folder}/scan.npz", sinogram=np.zeros((90, 128)), angles=np.arange(0, 180, 2.0))
+    ...     load_scan(f"{folder}/scan.npz").integrals.shape
+    (90, 1, 128)
     """
     if order not in ORDERS:
         raise ValueError(f"order is {order!r}; allowed: {', '.join(ORDERS)}")
@@ -230,7 +244,13 @@ def _one_number(name: str, value: np.ndarray) -> float:
 
 
 def sinograms(integrals: np.ndarray) -> np.ndarray:
-    """Right-hand sides, a column per slice, from line integrals by (angle, slice, detector)."""
+    """Right-hand sides, a column per slice, from line integrals by (angle, slice, detector).
+
+    Examples
+    --------
+    >>> sinograms(np.zeros((90, 3, 128))).shape  # 90 angles, 3 slices, 128 detectors
+    (11520, 3)
+    """
     integrals = np.asarray(read_array("integrals", integrals))
     require_shape(integrals.ndim == 3, "integrals", integrals, "(angles, slices, detectors)")
     angles, slices, detectors = integrals.shape

@@ -30,7 +30,14 @@ def add_noise(B: np.ndarray, level: float, seed: int = 0) -> np.ndarray:
 
 
 def largest_singular_value(A: Any) -> float:
-    """‖A‖₂ of a host operator, by Lanczos from a fixed start."""
+    """‖A‖₂ of a host operator, by Lanczos from a fixed start.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> round(largest_singular_value(np.diag([1.0, 3.0, 2.0])), 6)
+    3.0
+    """
     operator = as_operator(A)
     columns = operator.shape[1]
     require_shape(0 not in operator.shape, "A", operator, "at least one row and column")

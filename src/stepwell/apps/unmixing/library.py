@@ -97,6 +97,16 @@ def read_library(path: str | os.PathLike[str], class_column: str | None = None) 
     class_column : str, optional
         Column of a CSV file with the classes; by default one called class, level_1, material, category or type; without
         one each spectrum is a class of its own.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with open(f"{folder}/library.csv", "w") as file:
+    ...         _ = file.write("wavelength,soil,leaf\\n500,0.2,0.1\\n600,0.3,0.1\\n700,0.4,0.5\\n")
+    ...     library = read_library(f"{folder}/library.csv")
+    >>> library.names, library.spectra.shape
+    (['soil', 'leaf'], (2, 3))
     """
     ending = Path(path).suffix.lower()
     if ending in (".hdr", ".sli"):

@@ -17,6 +17,7 @@ import numpy as np
 from stepwell.apps.files import envi, raster
 from stepwell.apps.files.named import open_named
 from stepwell.apps.images import Image, Work, fill, open_image
+from stepwell.apps.images.presenting import Mapped
 from stepwell.apps.images.work import STEP_BYTES, forget_finished, identity, make_folder, plain, refuse_other_settings
 from stepwell.apps.unmixing.library import WAVELENGTHS, SpectralLibrary, read_library
 from stepwell.apps.unmixing.pixels import NOT_SOLVED, Unmixing, unmix_pixels
@@ -31,7 +32,7 @@ from stepwell.common.temporary import scratch_folder
 
 
 @dataclasses.dataclass(frozen=True)
-class UnmixRun:
+class UnmixRun(Mapped):
     """What was made of an image.
 
     Attributes
@@ -148,6 +149,18 @@ def unmix_image(
         CPU threads; ``progress(lines done, lines)``, or True for a bar; about how much memory one step may take.
     **options
         Of :class:`Unmixing`: total, lower, upper, by_class, draws, subset, best, seed.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from stepwell.apps import unmixing
+    >>> scene = unmixing.simulate(6, 8, bands=30)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.save(f"{folder}/image.npy", scene.image)
+    ...     bands = scene.library.wavelengths
+    ...     run = unmix_image(f"{folder}/image.npy", scene.library, f"{folder}/shares.npy", wavelengths=bands, scale=1)
+    ...     np.load(f"{folder}/shares.npy").shape[:2]
+    (6, 8)
     """
     began = time.perf_counter()
     target = Target(output)

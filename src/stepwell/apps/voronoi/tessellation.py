@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+from typing import Any
 
 import numpy as np
 
-from stepwell.arrays import Array
+from stepwell.apps.images.presenting import Told
+from stepwell.arrays import Array, host_copy
+from stepwell.common.pyplot import load_pyplot, save_figure
 
 
 @dataclasses.dataclass(frozen=True)
-class Tessellation:
+class Tessellation(Told):
     """A centroidal Voronoi tessellation and how it was found. Arrays are where the density or the start was.
 
     Attributes
@@ -76,6 +80,23 @@ class Tessellation:
     def pixel(self) -> float:
         """Width of a pixel."""
         return 1.0 / max(self.shape)
+
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
+        """Draw the sites, and how the energy fell; save the picture where `path` says. Needs matplotlib."""
+        pyplot = load_pyplot()
+        figure, (left, right) = pyplot.subplots(1, 2, figsize=(9.5, 4.2), layout="constrained")
+        sites = np.asarray(host_copy(self.sites))
+        left.plot(
+            sites[:, 0], sites[:, 1], ".", color="black", markersize=float(np.clip(200 / len(sites) ** 0.5, 0.5, 6))
+        )
+        left.set(aspect="equal", title=f"{len(sites):,} sites", xticks=[], yticks=[])
+        left.invert_yaxis()
+        right.plot(np.arange(1, len(self.history) + 1), self.history)
+        right.set(xlabel="evaluation", ylabel="energy", title=self.message[:60])
+        if path is not None:
+            save_figure(figure, path, dpi=130)
+        pyplot.close(figure)
+        return figure
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.api.lsq import nnls
+from stepwell.apps.images.presenting import Told
 from stepwell.arrays import Array, host_copy, is_container
 from stepwell.arrays.checks import read_array
 from stepwell.arrays.over_systems import over_systems
@@ -85,7 +86,7 @@ class Shots:
 
 
 @dataclasses.dataclass(frozen=True)
-class Deconvolution:
+class Deconvolution(Told):
     """Shots, the amplitudes recovered from them, and the waveforms these amplitudes explain."""
 
     shots: Shots
@@ -98,6 +99,12 @@ class Deconvolution:
         if isinstance(least, float) and np.isnan(least):  # the threshold of a shot that is not finite: no return
             least = np.inf
         return find_returns(self.amplitudes[shot], least)
+
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
+        """Draw the first four shots, and save the picture where `path` says; needs matplotlib."""
+        from stepwell.apps.waveform.plots import plot_shots
+
+        return plot_shots(self, path)
 
 
 def synthetic_shots(
@@ -166,6 +173,14 @@ def gedi_shots(
         Length of the window round the peak of each waveform.
     noise_std : array, shape (shots,), optional
         Standard deviation of the background, by which returns are told from noise.
+
+    Examples
+    --------
+    >>> tx = np.exp(-0.5 * ((np.arange(32) - 16) / 3.0) ** 2)[None]
+    >>> rx = np.zeros((1, 100))
+    >>> rx[0, 34:66] = 20 * tx[0]
+    >>> gedi_shots(tx, rx, np.array([100]), np.array([0.0]), samples=64).waveforms.shape
+    (1, 64)
     """
     tx, rx, rx_count = read_array("tx", tx).astype(float), read_array("rx", rx), read_array("rx_count", rx_count)
     noise_mean = read_array("noise_mean", noise_mean).astype(float)
@@ -198,7 +213,16 @@ def gedi_shots(
 
 
 def load_shots(path: str | os.PathLike[str], samples: int = 512) -> Shots:
-    """Read shots from an npz file: of :func:`save_shots`, or arrays ``tx rx rx_count noise_mean`` of GEDI L1B."""
+    """Read shots from an npz file: of :func:`save_shots`, or arrays ``tx rx rx_count noise_mean`` of GEDI L1B.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_shots(f"{folder}/shots.npz", synthetic_shots(3, samples=80))
+    ...     load_shots(f"{folder}/shots.npz").waveforms.shape
+    (3, 80)
+    """
     with open_arrays(path) as file:
         names = file.names
         if {"tx", "rx", "rx_count", "noise_mean"} <= names:
@@ -242,7 +266,16 @@ def _given_shots(held: dict[str, np.ndarray]) -> Shots:
 
 
 def save_shots(path: str | os.PathLike[str], shots: Shots) -> None:
-    """Write shots to an npz file that :func:`load_shots` reads."""
+    """Write shots to an npz file that :func:`load_shots` reads.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_shots(f"{folder}/shots.npz", synthetic_shots(3, samples=80))
+    ...     len(load_shots(f"{folder}/shots.npz").waveforms)
+    3
+    """
     require_instance("shots", shots, Shots)
     fields = {field.name: getattr(shots, field.name) for field in dataclasses.fields(shots) if field.name != "about"}
     values = {name: value for name, value in fields.items() if value is not None}
@@ -324,7 +357,14 @@ def _deconvolved(
 
 
 def convolve(shots: Shots, amplitudes: np.ndarray) -> np.ndarray:
-    """Return the waveforms, without background, that amplitudes would give."""
+    """Return the waveforms, without background, that amplitudes would give.
+
+    Examples
+    --------
+    >>> shots = synthetic_shots(2, samples=80, returns=2)
+    >>> convolve(shots, np.zeros((2, 80))).shape
+    (2, 80)
+    """
     require_instance("shots", shots, Shots)
     samples, amplitudes = shots.waveforms.shape[1], np.asarray(read_array("amplitudes", amplitudes))
     require_shape(amplitudes.shape == (len(shots), samples), "amplitudes", amplitudes, (len(shots), samples))

@@ -34,14 +34,26 @@ _ENDS = tuple(f"{what}_{end}" for what in ("latitude", "longitude", "elevation")
 
 
 def beams(path: str | os.PathLike[str]) -> list[str]:
-    """Return the names of the beams in a granule."""
+    """Return the names of the beams in a granule.
+
+    Examples
+    --------
+    >>> beams("GEDI01_B_2019.h5")[:2]  # doctest: +SKIP
+    ['BEAM0000', 'BEAM0001']
+    """
     require_h5py()
     with open_hdf5(path) as file, damage_told(path):
         return sorted(name for name in own_groups(file) if name.startswith("BEAM"))
 
 
 def shot_counts(path: str | os.PathLike[str], beam: str | None = None) -> dict[str, int]:
-    """Return how many shots each beam of a granule has, or one of them."""
+    """Return how many shots each beam of a granule has, or one of them.
+
+    Examples
+    --------
+    >>> shot_counts("GEDI01_B_2019.h5", "BEAM0101")  # doctest: +SKIP
+    {'BEAM0101': 62418}
+    """
     require_h5py()
     with open_hdf5(path) as file, damage_told(path):
         groups = own_groups(file)
@@ -83,6 +95,12 @@ def load_gedi(
     Shots
         ``start`` says where each window begins in its waveform, counted from 0; ``about`` has the beam, the number and
         the time of each shot, and where its record begins and ends on the earth.
+
+    Examples
+    --------
+    >>> shots = load_gedi("GEDI01_B_2019.h5", "BEAM0101", count=100)  # doctest: +SKIP
+    >>> shots.waveforms.shape  # doctest: +SKIP
+    (100, 512)
     """
     last = None if count is None else first + read_whole("count", count, 1)
     parts = list(read_parts(path, beam, first=first, last=last, samples=samples))

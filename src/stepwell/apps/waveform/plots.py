@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.apps.waveform.deconvolution import Deconvolution
 from stepwell.common.pyplot import save_figure
 from stepwell.lsq import NNLSStatus
 
 
 def plot_shots(
-    done: Deconvolution,
+    done: Any,
     path: str | os.PathLike[str] | None = None,
     shots: Sequence[int] | None = None,
     least: float | np.ndarray = 0.0,
@@ -60,7 +59,7 @@ def plot_shots(
     return figure
 
 
-def _plot_shot(axes: Any, done: Deconvolution, shot: int, least: float, label: str) -> list[Any]:
+def _plot_shot(axes: Any, done: Any, shot: int, least: float, label: str) -> list[Any]:
     """Draw one shot; return what a legend should name."""
     waveform, fit = done.shots.waveforms[shot], done.fit[shot]
     axes.plot(waveform, color="0.65", linewidth=2.5, label="received")

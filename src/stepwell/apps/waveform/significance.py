@@ -50,6 +50,12 @@ def significant_returns(done: Deconvolution, level: float = LEVEL) -> Deconvolut
     -------
     Deconvolution
         Amplitudes and fits of the returns that were kept.
+
+    Examples
+    --------
+    >>> from stepwell.apps import waveform
+    >>> shots = waveform.load_gedi("GEDI01_B_2019.h5", "BEAM0101", count=100)  # doctest: +SKIP
+    >>> kept = significant_returns(waveform.deconvolve(shots))  # doctest: +SKIP
     """
     require_instance("done", done, Deconvolution)
     level = read_real("level", level, above=0, below=1)

@@ -33,6 +33,14 @@ def return_table(done: Deconvolution, least: np.ndarray, offset: int = 0) -> dic
         Smallest amplitude of a return of each shot.
     offset : int, default 0
         Number of the first shot.
+
+    Examples
+    --------
+    >>> from stepwell.apps import waveform
+    >>> shots = waveform.synthetic_shots(2, samples=80, returns=2)
+    >>> done = waveform.deconvolve(shots)
+    >>> sorted(return_table(done, np.full(2, 10.0)))[:3]
+    ['amplitude', 'sample', 'shot']
     """
     found = [done.returns(shot, float(least[shot])) for shot in range(len(done.shots))]
     counts = np.array([len(times) for times, _ in found])

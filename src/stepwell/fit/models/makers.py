@@ -57,6 +57,13 @@ def gaussians(count: int = 1, *, offset: bool = False) -> CompiledModel:
     """Return a sum of Gaussians, Σ a exp(-(x - mu)² / 2 s²), plus c where `offset` is set.
 
     Parameters are a1, ..., mu1, ..., s1, ..., c.
+
+    Examples
+    --------
+    >>> gaussians(2).parameters
+    ('a1', 'a2', 'mu1', 'mu2', 's1', 's2')
+    >>> float(gaussians()(1.5, 2.0, 1.5, 0.3))  # x, a, mu, s
+    2.0
     """
     count, offset = _terms(count, (MAX_PARAMETERS - 1) // 3), bool(offset)
     text = f"gaussians({count}, offset={offset})"
@@ -67,6 +74,11 @@ def lorentzians(count: int = 1, *, offset: bool = False) -> CompiledModel:
     """Return a sum of Lorentzians, Σ a / (1 + ((x - mu) / w)²), plus c where `offset` is set.
 
     Parameters are a1, ..., mu1, ..., w1, ..., c; w is half the full width at half maximum.
+
+    Examples
+    --------
+    >>> float(lorentzians()(1.5, 2.0, 1.0, 0.5))  # x, a, mu, w: half of the height
+    1.0
     """
     count, offset = _terms(count, (MAX_PARAMETERS - 1) // 3), bool(offset)
     text = f"lorentzians({count}, offset={offset})"
@@ -78,6 +90,11 @@ def pseudo_voigts(count: int = 1, *, offset: bool = False) -> CompiledModel:
 
     L and G are a Lorentzian and a Gaussian of height one and full width w at half maximum. Parameters are a1, ...,
     mu1, ..., w1, ..., eta1, ..., c.
+
+    Examples
+    --------
+    >>> float(pseudo_voigts()(1.5, 2.0, 1.0, 1.0, 0.3))  # x, a, mu, w, eta
+    1.0
     """
     count, offset = _terms(count, (MAX_PARAMETERS - 1) // 4), bool(offset)
     text = f"pseudo_voigts({count}, offset={offset})"
@@ -89,6 +106,13 @@ def polynomial_peak(degree: int = 1) -> CompiledModel:
     """Return a Gaussian on a polynomial, a exp(-(x - mu)² / 2 s²) + c0 + c1 x + ....
 
     Parameters are a, mu, s, c0, c1, ....
+
+    Examples
+    --------
+    >>> polynomial_peak(1).parameters
+    ('a', 'mu', 's', 'c0', 'c1')
+    >>> float(polynomial_peak(1)(0.0, 2.0, 0.0, 1.0, 0.5, 3.0))
+    2.5
     """
     require(isinstance(degree, int) and 0 <= degree <= 12, "degree", degree, "0 to 12")
     names = ["a", "mu", "s", *(f"c{k}" for k in range(degree + 1))]
@@ -102,6 +126,13 @@ def gaussian2d(*, elliptical: bool = False) -> CompiledModel:
 
     `xdata` is (2, m). Parameters are a, x0, y0, s, c; with `elliptical` a, x0, y0, sx, sy, c. Points that form a grid,
     x running fastest, are fitted faster.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> points = np.array([[0.0, 1.0], [0.0, 0.0]])  # x and y of two points
+    >>> gaussian2d()(points, 2.0, 0.0, 0.0, 1.0, 0.5).round(3).tolist()
+    [2.5, 1.713]
     """
     widths = ["sx", "sy"] if elliptical else ["s"]
     bounds = [_POSITIVE, _ANY, _ANY, *([_POSITIVE] * len(widths)), _ANY]
@@ -113,6 +144,11 @@ def ivim() -> CompiledModel:
     """Return the signal of intravoxel incoherent motion, S0 (f exp(-b Dstar) + (1 - f) exp(-b D)).
 
     Parameters are S0, f, Dstar, D; the variable is b.
+
+    Examples
+    --------
+    >>> float(ivim()(0.0, 100.0, 0.1, 0.02, 0.001))  # at b = 0 the signal is S0
+    100.0
     """
     bounds = [_POSITIVE, _SHARE, _POSITIVE, _POSITIVE]
     return CompiledModel("ivim()", "ivim", ["S0", "f", "Dstar", "D"], ["b"], formulas.ivim, bounds=bounds)
@@ -124,6 +160,13 @@ def tofts(*, extended: bool = False) -> CompiledModel:
     The term of vp is there where `extended` is set.
     `xdata` is (2, m): times in increasing order, and the concentration in the blood plasma at these times, which is
     taken to be linear between them and to begin with the first. Parameters are Ktrans, kep and, extended, vp.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> times, plasma = np.linspace(0, 5, 6), np.ones(6)
+    >>> tofts()(np.array([times, plasma]), 0.25, 0.5).round(3).tolist()
+    [0.0, 0.197, 0.316, 0.388, 0.432, 0.459]
     """
     names = ["Ktrans", "kep", "vp"][: 2 + bool(extended)]
     bounds = [_POSITIVE, _POSITIVE, _SHARE][: len(names)]

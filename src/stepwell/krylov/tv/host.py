@@ -40,12 +40,15 @@ def run_sweeps(plan: Plan, sweep: Sweep) -> tuple[np.ndarray | None, ...]:
     small = None
     if sweep.small is not None:
         small = np.ascontiguousarray(sweep.small, dtype=dtype).reshape(image[0], -1)
+    single, numbers, x0 = None, None, None
+    if sweep.single is not None and sweep.single.any():
+        single, numbers, x0 = sweep.single.astype(np.uint8), plan.single_numbers, flat(sweep.x0)
     _core.tv_sweeps(
         list(plan.sides), plan.numbers, plan.places, [sweep.weights[axis] for axis in kept], sweep.rho, sweep.over,
         sweep.anisotropic, sweep.threshold, sweep.least, sweep.counts, flat(sweep.linear), flat(sweep.inverse),
         flat(sweep.solved), small, field(sweep.z), field(sweep.u), flat(sweep.s), flat(sweep.v),
         _bound(sweep.lower, plan, image), _bound(sweep.upper, plan, image), flat(parts[0]), flat(parts[1]), flat(s),
-        flat(v), flat(x), default_threads(),
+        flat(v), flat(x), default_threads(), single, numbers, x0,
     )  # fmt: skip
     if not whole:
         z[kept], u[kept] = parts

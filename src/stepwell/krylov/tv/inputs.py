@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,6 +13,7 @@ from stepwell.arrays import (
     Array,
     as_user_array,
     copy_to_device_of,
+    device_name,
     host_view,
     is_array,
     namespace_of,
@@ -20,6 +22,7 @@ from stepwell.arrays import (
 )
 from stepwell.arrays.bounds import split_bounds
 from stepwell.arrays.checks import read_array, require_each, require_finite, require_one_home
+from stepwell.arrays.kinds import kind_of
 from stepwell.common.checks import (
     read_choice,
     read_real,
@@ -56,6 +59,25 @@ class Given:
     dual: Array | None
     image: bool
     unit: float = 1.0
+
+    def by_numpy(self) -> Given:
+        """Return the same problem with NumPy's arrays around an operator of another library's, which lie on the host.
+
+        For JAX, which compiles every operation for every shape on its first call.
+        """
+        task, like = self.task, self.task.B
+        A = task.A
+
+        def seen(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
+            return lambda block: host_view(function(copy_to_device_of(np.ascontiguousarray(block), like)))
+
+        operator = Operator(seen(A.forward), seen(A.adjoint), A.shape, memory=A.memory, name=A.name)
+        images = {
+            name: None if part is None else host_view(part)
+            for name, part in (("lower", task.lower), ("upper", task.upper), ("x0", self.x0), ("dual", self.dual))
+        }
+        starts = {name: images.pop(name) for name in ("x0", "dual")}
+        return replace(self, task=replace(task, A=operator, B=host_view(task.B), **images), **starts)
 
     def in_units(self, unit: float) -> Given:
         """Return the same problem with A divided by a power of two, and the unknowns multiplied by it."""
@@ -162,7 +184,8 @@ def read_problem(
         require_finite(start, first)
         images = grid.images(first / copy_to_device_of(scale[None, :], first))
     field = None if dual is None else _read_dual(dual, task, scale)
-    return Given(task, given, in_rows, scale, images, field, image)
+    found = Given(task, given, in_rows, scale, images, field, image)
+    return found.by_numpy() if kind_of(block) == "jax" and device_name(block) == "cpu" else found
 
 
 def is_image(array: Any, sides: tuple[int, ...]) -> bool:

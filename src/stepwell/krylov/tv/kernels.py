@@ -18,6 +18,12 @@ class Kernels:
 
     plan: Plan
     module: Any
+    on_host: bool = True
+
+    @property
+    def mixed(self) -> bool:
+        """Whether problems in double precision can be swept in single."""
+        return self.on_host and self.plan.numbers.dtype == np.float64
 
     def transform(self, block: Array, back: bool) -> Array:
         """Return the cosine coefficients of every image, or the images of coefficients."""
@@ -40,7 +46,7 @@ def kernels_for(dims: tuple[int, ...], template: Array) -> Kernels | None:
     if on_device:
         from stepwell.krylov.tv import device
 
-        return Kernels(plan, device) if device.is_fit(plan) else None
+        return Kernels(plan, device, on_host=False) if device.is_fit(plan) else None
     if isinstance(template, np.ndarray):
         from stepwell.krylov.tv import host
 

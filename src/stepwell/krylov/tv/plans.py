@@ -26,6 +26,11 @@ class Plan:
     numbers: np.ndarray
     places: np.ndarray
 
+    @functools.cached_property
+    def single_numbers(self) -> np.ndarray:
+        """``numbers`` in single precision."""
+        return self.numbers.astype(np.float32)
+
     @property
     def pixels(self) -> int:
         """Pixels of an image."""

@@ -49,7 +49,11 @@ class Widths:
 
 @dataclass
 class Sweep:
-    """What kernels need for the sweeps of all problems of a task: the model, the state, and numbers per problem."""
+    """What kernels need for the sweeps of all problems of a task: the model, the state, and numbers per problem.
+
+    Problems that are ``single`` are swept in single precision, for the step from ``x0``: then rounding is relative to
+    the step. Their ``linear`` is that of the step; the arrays are in the precision of all.
+    """
 
     weights: tuple[float, ...]
     rho: float
@@ -68,6 +72,8 @@ class Sweep:
     v: Array | None
     lower: Array | None
     upper: Array | None
+    single: np.ndarray | None = None
+    x0: Array | None = None
 
 
 def shrunk(w: Array, threshold: np.ndarray, least: np.ndarray, anisotropic: bool) -> Array:

@@ -2,9 +2,8 @@
 
     g = Aᵀ(Ax − b)                                               one product pair a step: A x⁺ and Aᵀ y
     lower bound from (y = Ax − b, g, p): certificate.py          at x itself, where the run may end
-    x⁺ ≈ argmin gᵀx' + ½‖x' − x‖²_H + λTV(x') within bounds      sweeps.py, without A
+    x⁺, p ≈ argmin gᵀx' + ½‖x' − x‖²_H + λTV(x') within bounds   sweeps.py, without A
     κ = ‖A(x⁺ − x)‖² / ‖x⁺ − x‖²_H;  κ > 1: cs grows;  f rises: x⁺ ← x + (x⁺ − x)/κ, A x⁺ by linearity
-    lower bound from (y, g, p⁺)
 
 With an exact inner step f(x + α(x⁺ − x)) <= f(x) − (α − α²κ/2) ‖x⁺ − x‖²_H, since TV is convex: f falls with α = 1
 where κ < 2, and by ‖x⁺ − x‖²_H/(2κ) with α = 1/κ in any case. Where it rises even so, the inner step was not exact
@@ -13,6 +12,7 @@ enough: x stays, and the sweeps go on. Every problem of a batch has its own cs, 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import numpy as np
@@ -21,10 +21,11 @@ from stepwell.arrays import Array, copy_to_device_of, namespace_of, shapes_are_c
 from stepwell.krylov.reductions import WHOLE, Sums
 from stepwell.krylov.tv.certificate import Certifier
 from stepwell.krylov.tv.differences import along, divergence
+from stepwell.krylov.tv.groups import groups_of, run_groups
 from stepwell.krylov.tv.metric import ROUNDING, Base, Model, build_model, fit_base
 from stepwell.krylov.tv.results import TVStatus
 from stepwell.krylov.tv.state import Books, Marks, State, joined, pushed
-from stepwell.krylov.tv.sweeps import Splitting, put_rows, run_sweeps
+from stepwell.krylov.tv.sweeps import Splitting, Start, put_rows, run_sweeps
 from stepwell.krylov.tv.task import Task, column_sums, image_sums
 from stepwell.krylov.tv.transforms import poisson_inverse
 from stepwell.krylov.tv.weighted import WeightedCertifier
@@ -35,6 +36,8 @@ RHO = 6.5
 SWEEPS, LEAST_SWEEPS, MOST_SWEEPS, SWEEPS_OF_IDENTITY = 40, 20, 320, 10
 #: Error of the inner step over the step itself, as the certificate sees them: sweeps halve below and double above.
 FINE, COARSE = 0.01, 0.06
+#: Sweeps may be in single precision down to this gap, until a step fails.
+SINGLE = 1e-4
 #: A column has stagnated after so many steps in which its gap has not come forward.
 PATIENCE = 50
 #: cs grows at most by this factor at once, falls by at most this one, and falls no more after so many steps.
@@ -103,22 +106,47 @@ class Solver:
         task, team = self.task, self.team
         if not rows.size and not team.spread:
             return
-        whole = rows.size == task.grid.batch
-        state = self.state if whole else self.state.take(rows)
-        parts: list[tuple[np.ndarray, State]] = []
         tolerance = np.zeros(task.grid.batch)
         tolerance[rows] = tol
-        marks, ended = Marks(task.grid.batch), np.zeros(rows.size, dtype=bool)
+        together = team.spread or watch is not None  # every step is told of, or exchanged, for all columns
+        groups = [rows] if together else groups_of(task, rows)
+        states = [self.state if group.size == task.grid.batch else self.state.take(group) for group in groups]
+        parts: list[tuple[np.ndarray, State]] = []
+        calls = np.zeros(len(groups))
+
+        def work(k: int, early: Callable[[], bool]) -> None:
+            self._iterate(groups[k], states[k], parts, tolerance, maxiter, watch, early, calls[k : k + 1])
+
+        try:
+            if len(groups) == 1:
+                work(0, lambda: False)
+            else:
+                run_groups([functools.partial(work, k) for k in range(len(groups))])
+        finally:  # also where the caller's operator or Ctrl-C ends it
+            self.calls += calls.max()
+            begun = np.concatenate([places for places, _ in parts]) if parts else rows[:0]
+            parts += [pair for pair in zip(groups, states) if not np.isin(pair[0], begun).any()]
+            self._put_back(parts)
+
+    def _iterate(
+        self, rows: np.ndarray, state: State, parts: list[tuple[np.ndarray, State]], tolerance: np.ndarray,
+        maxiter: int, watch: Watch | None, early: Callable[[], bool], calls: np.ndarray,
+    ) -> None:  # fmt: skip
+        """Take the steps of a group of problems; their states go to `parts`."""
+        team = self.team
+        marks, ended = Marks(self.task.grid.batch), np.zeros(rows.size, dtype=bool)
         with team.holding():
-            self._measure_start(rows, state)
+            self._measure_start(rows, state, calls)
         try:
             for iteration in range(maxiter + 1):
                 if not ended.all():
                     with team.holding():
-                        self._differentiate(rows, state)
+                        self._differentiate(rows, state, calls)
+                        if iteration:
+                            marks.look(rows, self.books, self.history)
                         ended = self._ends(rows, tolerance, marks, iteration >= maxiter)
                 active, worst, products = self._account(rows, ended)
-                if watch is not None and watch(iteration, active, worst, products):
+                if (watch is not None and watch(iteration, active, worst, products)) or early():
                     for row in rows[~ended]:
                         self.status[row] = TVStatus.STOPPED
                     break
@@ -126,15 +154,14 @@ class Solver:
                     break
                 if ended.all():
                     continue
-                if ended.any() and not shapes_are_compiled(task.B):
+                if ended.any() and not shapes_are_compiled(self.task.B):
                     parts.append((rows[ended], state.take(np.flatnonzero(ended))))
                     stay = np.flatnonzero(~ended)
                     rows, state, ended = rows[stay], state.take(stay), np.zeros(stay.size, dtype=bool)
                 with team.holding():
-                    self._step(rows, state, marks)
-        finally:  # also where the caller's operator or Ctrl-C ends it
+                    self._step(rows, state, marks, calls)
+        finally:
             parts.append((rows, state))
-            self._put_back(parts)
 
     def _account(self, rows: np.ndarray, ended: np.ndarray) -> tuple[int, float, float]:
         """Return how many problems are at work, their worst gap, and products so far: of all ranks."""
@@ -163,26 +190,29 @@ class Solver:
             places = np.concatenate([places, left])
         self.state = joined([state for _, state in parts], np.argsort(places, kind="stable"))
 
-    def _measure_start(self, rows: np.ndarray, state: State) -> None:
+    def _measure_start(self, rows: np.ndarray, state: State, calls: np.ndarray) -> None:
         """Find f at the start of a run; A is applied where the start is not zero and not known."""
         books, task = self.books, self.task.take(rows)
         if state.gradient is None and bool(namespace_of(state.x).any(state.x != 0)):
-            self._apply(rows, state, task)
+            self._apply(rows, state, task, calls)
         books.f[rows] = task.objective(state.x, state.data - task.B)
         books.lower[rows] = 0.0
+        books.single[rows] = True
 
-    def _apply(self, rows: np.ndarray, state: State, task: Task) -> None:
+    def _apply(self, rows: np.ndarray, state: State, task: Task, calls: np.ndarray) -> None:
         """A x, from A itself."""
         state.data = task.forward(state.x)
         self.books.products[rows] += 0 if task.identity else 0.5
-        self.calls += 0 if task.identity else 0.5
+        calls += 0 if task.identity else 0.5
 
     def finish(self) -> None:
         """Apply A where the last A x came by linearity, so that every objective is A's own."""
         rows = np.flatnonzero(self.carried)
         if rows.size:
             task, part = self.task.take(rows), self.state.take(rows)
-            self._apply(rows, part, task)
+            calls = np.zeros(1)
+            self._apply(rows, part, task, calls)
+            self.calls += calls[0]
             self.state.data = put_rows(self.state.data, self._columns(rows), part.data, 1)
             self.books.f[rows] = task.objective(part.x, part.data - task.B)
             self.carried[:] = False
@@ -195,7 +225,7 @@ class Solver:
     def _columns(self, rows: np.ndarray) -> np.ndarray:
         return np.arange(self.task.grid.count) if self.task.grid.across else rows
 
-    def _differentiate(self, rows: np.ndarray, state: State) -> None:
+    def _differentiate(self, rows: np.ndarray, state: State, calls: np.ndarray) -> None:
         """Aᵀ(Ax − b) where x has moved, a lower bound there, and the dot-product test of the adjoint."""
         books, task = self.books, self.task.take(rows)
         y = state.data - task.B
@@ -205,7 +235,7 @@ class Solver:
             found = task.grid.images(part) if task.identity else task.take(some).adjoint(part)
             state.gradient = found if some.size == rows.size else put_rows(state.gradient, some, found, 0)
             books.products[rows[some]] += 0 if task.identity else 0.5
-            self.calls += 0 if task.identity else 0.5
+            calls += 0 if task.identity else 0.5
             self._remember(state, task)
             state.stale[:] = False
         assert state.gradient is not None
@@ -269,7 +299,7 @@ class Solver:
 
     # ---- one step ----
 
-    def _step(self, rows: np.ndarray, state: State, marks: Marks) -> None:
+    def _step(self, rows: np.ndarray, state: State, marks: Marks, calls: np.ndarray) -> None:
         books, task = self.books, self.task.take(rows)
         xp = namespace_of(state.x)
         model = build_model(self.base, books.cs[rows], self.shift, state.steps, state.images, state.x)
@@ -277,14 +307,13 @@ class Solver:
             here = task.cosines.forward(state.x), task.cosines.forward(state.gradient)
         else:
             here = state.last
-        linear = model.times(here[0]) - here[1]
-        trial = self._swept(rows, task, model, linear, state)
+        trial = self._swept(rows, task, model, Start(state.x, *here, books.single[rows]), state)
         if task.identity:
             data = task.grid.columns(trial)
         else:
             data = task.forward(trial)
             books.products[rows] += 0.5
-            self.calls += 0.5
+            calls += 0.5
         change = task.cosines.forward(trial) - here[0]
         pull = model.times(change)
         length = image_sums(change * pull)
@@ -303,8 +332,6 @@ class Solver:
             data = state.data + _of_columns(share, task, data) * moved
             f = task.objective(trial, data - task.B)
         self.carried[rows] = long
-        if not task.identity:
-            self._certify(rows, state, task, state.data - task.B)
         accepted = f <= books.f[rows] * (1 + self.noise)  # not where f is NaN
         lost = ~np.isfinite(f) & ~np.isfinite(kappa)
         books.iterations[rows] += 1
@@ -316,12 +343,11 @@ class Solver:
         elif accepted.any():
             state.x = xp.where(along(accepted, trial) > 0, trial, state.x)
             state.data = xp.where(_of_columns(accepted, task, data) > 0, data, state.data)
-        marks.look(rows, books, self.history)
 
-    def _swept(self, rows: np.ndarray, task: Task, model: Model, linear: Array, state: State) -> Array:
+    def _swept(self, rows: np.ndarray, task: Task, model: Model, start: Start, state: State) -> Array:
         """Run the sweeps of all problems, each as many as it asks for."""
         counts = self.books.sweeps[rows]
-        trial, state.splitting = run_sweeps(task, model, linear, state.splitting, self.rho, counts)
+        trial, state.splitting = run_sweeps(task, model, start, state.splitting, self.rho, counts)
         self.books.swept[rows] += counts
         return trial
 
@@ -340,6 +366,7 @@ class Solver:
     def _adapt(self, rows: np.ndarray, kappa: np.ndarray, accepted: np.ndarray, inexact: np.ndarray) -> None:
         """Change cs by κ, and the sweeps by how exact the inner step was."""
         books = self.books
+        books.single[rows] &= accepted & (books.gaps(rows) > SINGLE)
         if self.task.identity:
             return
         kappa = np.where(np.isfinite(kappa), kappa, 1.0)

@@ -60,6 +60,7 @@ class Books:
     products: np.ndarray
     swept: np.ndarray
     mismatch: np.ndarray
+    single: np.ndarray
 
     @classmethod
     def begin(cls, count: int, sweeps: int) -> Books:
@@ -68,7 +69,7 @@ class Books:
         whole = np.zeros(count, dtype=np.int64)
         return cls(
             np.ones(count), np.full(count, sweeps), zero + np.inf, zero.copy(), whole.copy(), zero.copy(),
-            whole.copy(), zero.copy(),
+            whole.copy(), zero.copy(), np.ones(count, dtype=bool),
         )  # fmt: skip
 
     def gaps(self, rows: np.ndarray) -> np.ndarray:
