@@ -64,4 +64,6 @@ def test_no_more_page_faults_in_an_objective_than_under_scipy(who):
     """The median of 15 evaluations whose temporaries, a megabyte each, glibc gives back where it can."""
     theirs = faults_an_evaluation("scipy")
     assert theirs > 100  # else the objective does not show what it is there for
-    assert faults_an_evaluation(who) <= theirs
+    # An array of 120,000 numbers has 234.4 pages of 4 KiB: 234 to 236 faults, by where in a page it begins.
+    arrays = round(theirs / 235)
+    assert faults_an_evaluation(who) <= theirs + arrays
