@@ -51,6 +51,13 @@ def test_no_start_as_scipy(y):
     np.testing.assert_allclose(ours.x, theirs[0], rtol=1e-5)
 
 
+def test_a_parameter_may_be_called_p(y):
+    """Only f(x, p) and f(x, p, rows) take all parameters as one array."""
+    found = stepwell.curve_fit(lambda t, p, q, r: bend(t, p, q, r), T, y, [1, 1, 1])
+    assert found.names == ("p", "q", "r")
+    assert np.array_equal(found.x, stepwell.curve_fit(bend, T, y, [1, 1, 1]).x)
+
+
 @pytest.mark.parametrize("loss", ["soft_l1", "huber", "cauchy", "arctan"])
 def test_robust_losses_as_scipy(y, loss):
     bad = y.copy()

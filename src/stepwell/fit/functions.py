@@ -1,7 +1,7 @@
 """The caller's model, in whatever form it was given, as one function of parameters (k, n) and rows (k,).
 
-``f(x, a, b, c)``, as SciPy has it, is handed columns (k, 1); ``f(x, p)`` and ``f(x, p, rows)``, where the second
-argument is called ``p``, one array (k, n). A residual ``fun(p)`` or ``fun(p, rows)`` maps (k, n) to (k, m).
+``f(x, a, b, c)``, as SciPy has it, is handed columns (k, 1); ``f(x, p)`` and ``f(x, p, rows)``, with an argument of that
+name, one array (k, n). A residual ``fun(p)`` or ``fun(p, rows)`` maps (k, n) to (k, m).
 """
 
 from __future__ import annotations
@@ -28,12 +28,19 @@ def parameter_names(f: Any) -> tuple[str, ...] | None:
     --------
     >>> parameter_names(lambda t, a, k: a), parameter_names(lambda t, *p: t), parameter_names(lambda t, p, rows: t)
     (('a', 'k'), None, None)
+    >>> parameter_names(lambda t, p, q: t)
+    ('p', 'q')
     """
     named = getattr(f, "parameters", None)
     if isinstance(named, tuple):  # a compiled model says it itself
         return named
     plain, several = _positional(f)
-    return None if several or len(plain) < 2 or plain[1] == "p" else plain[1:]
+    return None if several or len(plain) < 2 or _takes_one_array(plain) else plain[1:]
+
+
+def _takes_one_array(plain: tuple[str, ...]) -> bool:
+    """Whether a model is ``f(x, p)`` or ``f(x, p, rows)``; of ``f(x, p, q)`` p is the first of its parameters."""
+    return plain[1:2] == ("p",) and (len(plain) == 2 or (len(plain) == 3 and plain[2] in NAMES))
 
 
 def _positional(f: Any) -> tuple[tuple[str, ...], bool]:
@@ -67,8 +74,8 @@ class Curve:
         self.f, self.x, self.own = f, x, own
         self.whole, self.rows = False, False
         plain, _ = _positional(f)
-        if len(plain) > 1 and plain[1] == "p":
-            self.whole, self.rows = True, len(plain) > 2 and plain[2] in NAMES
+        if _takes_one_array(plain):
+            self.whole, self.rows = True, len(plain) == 3
 
     def abscissa(self, rows: Any) -> Any:
         """Return x of some rows."""
