@@ -39,6 +39,7 @@ _HOMES: dict[str, str] = {
     "LassoStatus": "stepwell.krylov.lasso",
     "LassoProgress": "stepwell.krylov.lasso",
     "tv": "stepwell.krylov.tv",
+    "cosine_preconditioner": "stepwell.krylov.tv",
     "tv_gap": "stepwell.krylov.tv",
     "TVResult": "stepwell.krylov.tv",
     "TVGap": "stepwell.krylov.tv",

@@ -31,6 +31,7 @@ from stepwell.krylov.tv import TVGap as TVGap
 from stepwell.krylov.tv import TVProgress as TVProgress
 from stepwell.krylov.tv import TVResult as TVResult
 from stepwell.krylov.tv import TVStatus as TVStatus
+from stepwell.krylov.tv import cosine_preconditioner as cosine_preconditioner
 from stepwell.krylov.tv import tv as tv
 from stepwell.krylov.tv import tv_gap as tv_gap
 from stepwell.lab import problems as problems
@@ -84,6 +85,7 @@ __all__ = [
     "argmin",
     "cg",
     "check_grad",
+    "cosine_preconditioner",
     "distributed",
     "lasso",
     "lsq_gram",

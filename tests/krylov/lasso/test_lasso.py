@@ -91,6 +91,22 @@ def test_transforms(form):
     assert result.lam_max == pytest.approx(np.abs(W @ A.T @ B).max())
 
 
+@pytest.mark.parametrize("positive", [False, True])
+def test_scikit_learn_finds_the_same(positive):
+    """Its Lasso has ‖Ax − b‖²/2m + α‖x‖₁: λ = mα. Its gap, of the objective times m, is in units of ‖b‖²."""
+    linear_model = pytest.importorskip("sklearn.linear_model")
+    A, B = problem()
+    lam, b = 0.1 * np.abs(A.T @ B).max(), B[:, 0]
+    peer = linear_model.Lasso(lam / len(b), fit_intercept=False, positive=positive, tol=1e-12, max_iter=100_000)
+    x = peer.fit(A, b).coef_
+    result = stepwell.lasso(A, b, lam, bounds=(0, None) if positive else None, tol=1e-8)
+    theirs, found = (objective(A, b, one, lam) for one in (x, result.x))
+    assert result.success
+    assert found <= theirs * (1 + 1e-8)
+    assert theirs <= found + 1e-12 * (b @ b) + 1e-8 * found
+    np.testing.assert_allclose(result.x, x, atol=1e-3 * np.abs(x).max())
+
+
 def test_an_orthonormal_matrix_has_a_closed_form():
     """With AᵀA = I the solution is the soft threshold of Aᵀb."""
     Q = np.linalg.qr(np.random.default_rng(1).normal(size=(40, 40)))[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from stepwell.krylov.tv.api import tv, tv_gap
+from stepwell.krylov.tv.preconditioning import cosine_preconditioner
 from stepwell.krylov.tv.results import TVGap, TVProgress, TVResult, TVStatus
 
-__all__ = ["TVGap", "TVProgress", "TVResult", "TVStatus", "tv", "tv_gap"]
+__all__ = ["TVGap", "TVProgress", "TVResult", "TVStatus", "cosine_preconditioner", "tv", "tv_gap"]

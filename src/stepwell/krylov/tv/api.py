@@ -15,15 +15,11 @@ from stepwell.common.typing import ArrayLike, BoundsLike, NumberOrArray, Operato
 from stepwell.krylov.reductions import Sums
 from stepwell.krylov.tv.inputs import RULES, Given, is_image, read_numbers, read_problem, read_shape
 from stepwell.krylov.tv.lam import from_noise, joint_mean, search
-from stepwell.krylov.tv.metric import Base, fit_base
+from stepwell.krylov.tv.metric import fit_in_range
 from stepwell.krylov.tv.reporting import Teller, products_of, proved, result_of
 from stepwell.krylov.tv.results import TVGap, TVProgress, TVResult
 from stepwell.krylov.tv.solving import Solver, Watch
 from stepwell.operators.error_state import own_arithmetic
-from stepwell.operators.matrices import power_near
-
-#: Entries of A times a vector of ones, or of random signs, below and above which A is divided by its size.
-SOUND_SIZES = {"float32": (1e-10, 1e10), "float64": (1e-60, 1e60)}
 
 Kind = Literal["isotropic", "anisotropic", "huber"]
 Rule = Literal["noise", "discrepancy"]
@@ -165,7 +161,7 @@ def tv(
     columns, watched = team.of_all(given.task.grid.count, callback is not None).sum(axis=0)
     with own_arithmetic():
         given.task.A = team.held_operator(given.task.A)
-        given, base = _in_range(given)
+        given, base = fit_in_range(given)
         lams = None if lams is None else lams / given.unit
         solver = Solver(given.task, given.x0, given.dual, base, team)
         team.check()
@@ -254,7 +250,7 @@ def tv_gap(
     )  # fmt: skip
     lams = _per_problem(read_numbers("lam", lam, given.task.grid.count), given, "lam")
     with own_arithmetic():
-        given, base = _in_range(given)
+        given, base = fit_in_range(given)
         task = given.task
         task.lam = lams / given.unit
         solver = Solver(task, given.x0, given.dual, base)
@@ -278,20 +274,6 @@ def tv_gap(
         error,
         products_of(solver) + 0.5,
     )
-
-
-def _in_range(given: Given) -> tuple[Given, Base]:
-    """Fit the metric; divide an A whose squares leave the range of the dtype by a power of two, and fit again."""
-    base = fit_base(given.task)
-    least, most = SOUND_SIZES["float32" if "float32" in str(given.task.B.dtype) else "float64"]
-    for _ in range(3):
-        if least <= base.size <= most or base.size == 0 or np.isnan(base.size):
-            break
-        given = given.in_units(power_near(base.size, 120 if most == 1e10 else 1000) if np.isfinite(base.size) else most)
-        before = base.products
-        base = fit_base(given.task)
-        base.products += before
-    return given, base
 
 
 def _solve(

@@ -71,13 +71,12 @@ class Given:
         def seen(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
             return lambda block: host_view(function(copy_to_device_of(np.ascontiguousarray(block), like)))
 
+        def viewed(part: Array | None) -> Array | None:
+            return None if part is None else host_view(part)
+
         operator = Operator(seen(A.forward), seen(A.adjoint), A.shape, memory=A.memory, name=A.name)
-        images = {
-            name: None if part is None else host_view(part)
-            for name, part in (("lower", task.lower), ("upper", task.upper), ("x0", self.x0), ("dual", self.dual))
-        }
-        starts = {name: images.pop(name) for name in ("x0", "dual")}
-        return replace(self, task=replace(task, A=operator, B=host_view(task.B), **images), **starts)
+        task = replace(task, A=operator, B=host_view(like), lower=viewed(task.lower), upper=viewed(task.upper))
+        return replace(self, task=task, x0=viewed(self.x0), dual=viewed(self.dual))
 
     def in_units(self, unit: float) -> Given:
         """Return the same problem with A divided by a power of two, and the unknowns multiplied by it."""

@@ -18,6 +18,7 @@ import numpy as np
 
 from stepwell.arrays import Array, copy_to_device_of, matrix_product, namespace_of, on_device_of, to_host
 from stepwell.krylov.tv.diagonals import by_frequency, structure
+from stepwell.krylov.tv.inputs import Given
 from stepwell.krylov.tv.task import Grid, Task, column_sums
 from stepwell.krylov.tv.transforms import Cosines
 from stepwell.operators.matrices import power_near
@@ -26,6 +27,8 @@ from stepwell.operators.matrices import power_near
 PAIRS = 5
 #: Directions whose part in the metric is smaller than this beside the largest are left out.
 DEPENDENT = 1e-8
+#: Entries of A times a vector of ones, or of random signs, below and above which A is divided by its size.
+SOUND_SIZES = {"float32": (1e-10, 1e10), "float64": (1e-60, 1e60)}
 #: Rounding errors of a product are below so many machine epsilons.
 ROUNDING = 64.0
 
@@ -95,6 +98,20 @@ def fit_base(task: Task) -> Base:
         float(np.max(np.abs(to_host(data)), initial=0.0)),
         products,
     )
+
+
+def fit_in_range(given: Given) -> tuple[Given, Base]:
+    """Fit the metric; divide an A whose squares leave the range of the dtype by a power of two, and fit again."""
+    base = fit_base(given.task)
+    least, most = SOUND_SIZES["float32" if "float32" in str(given.task.B.dtype) else "float64"]
+    for _ in range(3):
+        if least <= base.size <= most or base.size == 0 or np.isnan(base.size):
+            break
+        given = given.in_units(power_near(base.size, 120 if most == 1e10 else 1000) if np.isfinite(base.size) else most)
+        before = base.products
+        base = fit_base(given.task)
+        base.products += before
+    return given, base
 
 
 def _ones(task: Task) -> Array:

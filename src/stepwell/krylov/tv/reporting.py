@@ -80,7 +80,7 @@ def memory_of(given: Given) -> int:
     number = 4 if "float32" in str(task.B.dtype) else 8
     fields = 5 * len(grid.dims)
     pairs = 0 if task.identity else 6 * PAIRS
-    images = 18 + (11 if task.bounded else 0)
+    images = 14 + (2 if task.bounded else 0)
     data = 5 * int(task.B.shape[0]) * grid.count
     return task.A.memory + number * (grid.pixels * grid.count * (fields + pairs + images) + data)
 
