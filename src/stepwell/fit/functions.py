@@ -1,7 +1,7 @@
 """The caller's model, in whatever form it was given, as one function of parameters (k, n) and rows (k,).
 
-``f(x, a, b, c)``, as SciPy has it, is handed columns (k, 1); ``f(x, p)`` and ``f(x, p, rows)``, with an argument of that
-name, one array (k, n). A residual ``fun(p)`` or ``fun(p, rows)`` maps (k, n) to (k, m).
+``f(x, a, b, c)``, as SciPy has it, is handed columns (k, 1); ``f(x, p)`` and ``f(x, p, rows)``, with an argument of
+that name, one array (k, n). A residual ``fun(p)`` or ``fun(p, rows)`` maps (k, n) to (k, m).
 """
 
 from __future__ import annotations
