@@ -13,7 +13,7 @@ PACKAGE = pathlib.Path(__file__).parents[2] / "src" / "stepwell"
 LIBRARIES = {"torch", "cupy", "cupyx", "jax", "jaxlib", "dask", "distributed", "xarray"}
 #: What imports a library to make arrays of it, or is told its name by the caller, as commands are; no array is asked
 #: where it is from there either.
-MAKE_ARRAYS = ("lab/studies/", "cli/")
+MAKE_ARRAYS = ("lab/studies/", "lab/tour/derivative.py", "cli/")
 #: Until its loop asks `stepwell.arrays` for what it knows.
 NOT_YET = {"fit/device_loop.py"}
 

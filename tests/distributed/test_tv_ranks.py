@@ -42,11 +42,14 @@ def test_ranks_have_the_answers_of_one_process(rule, joint):
     found = on_ranks(call)
     assert all(result.success for result in found)
     together = np.concatenate([np.atleast_1d(result.lam) for result in found])
-    np.testing.assert_allclose(together, alone.lam, rtol=1e-12)
+    # Steps are swept in single precision, in other groups of columns: images agree to a few of its roundings, and so
+    # does λ where it is found from their residuals.
+    rounding = 1e-6 if rule == "discrepancy" else 1e-9
+    np.testing.assert_allclose(together, alone.lam, rtol=rounding if rule == "discrepancy" else 1e-12)
     if joint and rule is not None:
         np.testing.assert_allclose(together, together[0], rtol=1e-12)
     x = np.concatenate([result.x for result in found], axis=1)
-    np.testing.assert_allclose(x, alone.x, atol=1e-9 * np.abs(alone.x).max())
+    np.testing.assert_allclose(x, alone.x, atol=rounding * np.abs(alone.x).max())
     np.testing.assert_array_equal(np.concatenate([result.iterations for result in found]), alone.iterations)
 
 

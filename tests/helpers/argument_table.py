@@ -132,6 +132,8 @@ RIGHT = {
     "lasso": (stepwell.lasso, dict(
         A=A, B=np.ones((5, 2)), lam=0.1, groups=None, transform=None, bounds=(0.0, 2.0), method="auto", x0=None,
         tol=1e-2, maxiter=2, axis=1, callback=None)),
+    "cosine_preconditioner": (stepwell.cosine_preconditioner, dict(
+        A=A, B=np.ones((5, 2)), lam=0.1, shape=(3,), axis=1)),
     "curve_fit": (stepwell.curve_fit, dict(
         f=calls.curve, xdata=np.arange(6.0), ydata=np.ones((2, 6)), p0=np.ones(2), sigma=None, absolute_sigma=False,
         check_finite=None, bounds=(0.0, 2.0), method=None, jac=None, full_output=False, nan_policy=None, mask=None,

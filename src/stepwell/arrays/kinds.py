@@ -126,6 +126,11 @@ _NUMPY_IS_ONE = np.lib.NumpyVersion(np.__version__) >= "2.1.0"
 _DLPACK_CUDA = (2, 13)  # kDLCUDA, kDLCUDAManaged
 
 
+def compiles_each_shape(array: Array) -> bool:
+    """Whether an array's library compiles every operation, for every shape anew, on its first call."""
+    return kind_of(array) == "jax"
+
+
 def is_cuda(array: Any) -> bool:
     """Whether something is an array, of whatever library, that lives on a CUDA device."""
     if isinstance(array, np.ndarray | np.generic | float | int):

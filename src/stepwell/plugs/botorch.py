@@ -67,6 +67,11 @@ def fit_mll(
     -------
     OptimizationResult
         Parameters are left at the best point.
+
+    Examples
+    --------
+    >>> from botorch.fit import fit_gpytorch_mll  # doctest: +SKIP
+    >>> fit_gpytorch_mll(mll, optimizer=fit_mll)  # doctest: +SKIP
     """
     began = time.monotonic()
     own, limits = get_parameters_and_bounds(mll)
@@ -147,6 +152,10 @@ def gen_candidates(
     -------
     candidates, values : tensor
         Of the shape of `initial_conditions`, and (b,).
+
+    Examples
+    --------
+    >>> optimize_acqf(acqf, bounds, q=1, num_restarts=64, gen_candidates=gen_candidates)  # doctest: +SKIP
     """
     for name, value in (
         ("inequality_constraints", inequality_constraints),

@@ -42,7 +42,8 @@ def emulated(request, tmp_path_factory):
     source = source.replace(dynamic, "static double memory[1 << 15];")
     scalar = device.kernel_defines(request.param)["SW_SCALAR"]
     (folder / "tv.cpp").write_text(PROGRAM.format(scalar=scalar, source=source))
-    command = ["g++", "-std=c++20", "-O1", "-w", "-shared", "-fPIC", f"-I{ROOT}/src", f"-I{ROOT}/tests/native"]
+    command = ["g++", "-std=c++20", "-O1", "-U_FORTIFY_SOURCE", "-w", "-shared", "-fPIC"]
+    command += [f"-I{ROOT}/src", f"-I{ROOT}/tests/native"]
     subprocess.run([*command, "tv.cpp", "-o", "tv.so"], cwd=folder, check=True)
     library = ctypes.CDLL(str(folder / "tv.so"))
 

@@ -12,6 +12,7 @@ import numpy as np
 from stepwell.arrays import (
     Array,
     as_user_array,
+    compiles_each_shape,
     copy_to_device_of,
     device_name,
     host_view,
@@ -22,7 +23,6 @@ from stepwell.arrays import (
 )
 from stepwell.arrays.bounds import split_bounds
 from stepwell.arrays.checks import read_array, require_each, require_finite, require_one_home
-from stepwell.arrays.kinds import kind_of
 from stepwell.common.checks import (
     read_choice,
     read_real,
@@ -184,7 +184,7 @@ def read_problem(
         images = grid.images(first / copy_to_device_of(scale[None, :], first))
     field = None if dual is None else _read_dual(dual, task, scale)
     found = Given(task, given, in_rows, scale, images, field, image)
-    return found.by_numpy() if kind_of(block) == "jax" and device_name(block) == "cpu" else found
+    return found.by_numpy() if compiles_each_shape(block) and device_name(block) == "cpu" else found
 
 
 def is_image(array: Any, sides: tuple[int, ...]) -> bool:

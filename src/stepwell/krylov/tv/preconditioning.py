@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from stepwell.arrays import Array, copy_to_device_of, host_view, same_library
-from stepwell.common.checks import read_real
+from stepwell.common.checks import read_real, require
 from stepwell.common.typing import ArrayLike, OperatorLike
 from stepwell.krylov.tv.inputs import read_problem
 from stepwell.krylov.tv.metric import fit_in_range
@@ -58,8 +59,10 @@ def cosine_preconditioner(
         given, base = fit_in_range(given)
         like = given.task.B
         sides, weights = given.task.grid.shape, given.task.grid.weights
-        scale = given.unit**2  # A was divided by the unit
-        diagonal = 1 / (base.values + (lam / given.unit) ** 2 * eigenvalues_like(sides, weights, like)) / scale
+        scale = given.unit * given.unit  # A was divided by the unit
+        weight = (lam / given.unit) * (lam / given.unit)
+        require(0 < weight < math.inf, "lam", lam, "a number whose square is one beside the squared size of A")
+        diagonal = 1 / (base.values + weight * eigenvalues_like(sides, weights, like)) / scale
     cosines = Cosines(sides, like)
 
     def precondition(block: Array) -> Array:
