@@ -224,7 +224,8 @@ SW_HD bool aim(Size n, const FitOptions& options, const double* low, const doubl
     if (s.promise <= options.ftol && s.last <= FitConstants::quiet) return end(FitStatus::promise);
     // (What inexact derivatives promise along columns that are nearly dependent may be their error alone.)
     if (s.rejections > 0 && (s.promise <= 8 * options.epsilon || noisy)) return end(FitStatus::rounding);
-    // A promise of less than twice ‖r‖ ε‖y‖, which is what rounding of the model does to the cost, may be that.
+    // A promise of less than twice ‖r‖ ε‖y‖, which is what rounding of the model does to the cost, may be
+    // that.
     if (s.rejections >= FitConstants::stall)
         return end(s.promise * s.promise * s.cost <= s.floor ? FitStatus::rounding : FitStatus::stalled);
     if (s.iterations >= options.max_iterations || s.evaluations >= options.max_evaluations)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import Field, fields
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,10 @@ from stepwell.common.status import SolverStatus
 
 #: Of a vector one value, of a block one for each column.
 PerColumn: TypeAlias = Any
+StatusT = TypeVar("StatusT", bound=SolverStatus)
 
 
-class ProvenResult(Presented):
+class ProvenResult(Presented, Generic[StatusT]):
     """A dataclass of columns that has the `status` of each, and how far it is proved to be from the least."""
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
@@ -35,13 +36,15 @@ class ProvenResult(Presented):
         return all(status.success for status in self._statuses)
 
     @property
-    def reason(self) -> PerColumn:
+    def reason(self) -> StatusT | list[StatusT]:
         """Why each column ended: `status`, under the name that the results of all solvers have for it."""
-        return self.status
+        found: StatusT | list[StatusT] = self.status
+        return found
 
     @property
-    def _statuses(self) -> list[SolverStatus]:
-        return [self.status] if isinstance(self.status, SolverStatus) else self.status
+    def _statuses(self) -> list[StatusT]:
+        found = self.reason
+        return found if isinstance(found, list) else [found]
 
     @property
     def message(self) -> str:

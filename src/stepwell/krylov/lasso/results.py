@@ -55,7 +55,7 @@ class LassoProgress:
 
 
 @dataclass(repr=False)
-class LassoResult(ProvenResult):
+class LassoResult(ProvenResult[LassoStatus]):
     """The solutions of all columns, each with what is proved of it.
 
     Attributes

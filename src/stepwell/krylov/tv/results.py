@@ -59,7 +59,7 @@ class TVProgress:
 
 
 @dataclass(repr=False)
-class TVResult(ProvenResult):
+class TVResult(ProvenResult[TVStatus]):
     """The images of all columns, each with what is proved of it.
 
     Attributes
