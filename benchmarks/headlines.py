@@ -134,7 +134,7 @@ def fits() -> Iterator[dict[str, Any]]:
     for name in FITTED:
         found = part[name]["figures"]
         lines, cpu = found["medians"], found["clock"] == "CPU"
-        peers = {"a loop over `scipy.optimize.curve_fit`": lines["SciPy"]}
+        peers = {"a loop over `scipy.optimize.curve_fit` (a few of them, scaled)": lines["SciPy"]}
         work = f"{found['problems']:,} curve fits within bounds, {name}" + (", seconds of CPU" if cpu else "")
         command = "python benchmarks/fits.py" + (" --cpu" if cpu else "")
         yield entry(f"fits-{name}", work, part[name]["machine"], lines["compiled"], peers, command)
