@@ -84,6 +84,7 @@ html_theme = "pydata_sphinx_theme"
 html_title = f"Stepwell {release}"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
+html_js_files = ["site.js"]
 html_sidebars = {"index": [], "search": []}
 html_show_sourcelink = False
 html_copy_source = False
@@ -132,6 +133,7 @@ sphinx_gallery_conf = {
     "download_all_examples": False,
     "remove_config_comments": True,
     "show_memory": False,
+    "write_computation_times": False,
     "min_reported_time": 30,
     "abort_on_example_error": True,
     "plot_gallery": os.environ.get("STEPWELL_DOCS_GALLERY", "run") == "run",
