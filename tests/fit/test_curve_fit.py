@@ -183,6 +183,20 @@ def test_a_masked_point_is_as_if_it_were_not_there():
         stepwell.curve_fit(decay, p.t, missing, p.p0, nan_policy="raise")
 
 
+@pytest.mark.parametrize("lead", [(), (2,), (2, 3)], ids=str)
+@pytest.mark.parametrize("sigma", [None, 0.1, np.full(30, 0.1)], ids=["equal", "one", "own"])
+def test_missing_data_are_as_if_they_were_never_taken(lead, sigma):
+    rng = np.random.default_rng(7)
+    t = np.linspace(0, 4, 30)
+    y = bend(t, 2.5, 1.3, 0.5) + 0.05 * rng.standard_normal(30)
+    missing = (t > 3.9) | (t == t[3])
+    data = np.broadcast_to(np.where(missing, np.nan, y), (*lead, 30))
+    fit = stepwell.curve_fit(bend, t, data, [1, 1, 0], sigma=sigma, nan_policy="omit")
+    expected, _ = scipy.optimize.curve_fit(bend, t[~missing], y[~missing], [1, 1, 0])
+    np.testing.assert_allclose(fit.x, np.broadcast_to(expected, (*lead, 3)), rtol=1e-5)
+    assert (np.asarray(fit.dof) == 30 - missing.sum() - 3).all()
+
+
 def test_a_fixed_parameter_is_a_constant(y):
     held = stepwell.curve_fit(bend, T, y, [2, 1.3, 0.5], fixed=["k"])
     without = stepwell.curve_fit(lambda t, a, c: bend(t, a, 1.3, c), T, y, [2, 0.5])

@@ -227,7 +227,7 @@ def read_weights(
         counts = read_rows("mask", _read_flags("mask", mask), lead, points) != 0
         weights = counts.astype(float) if weights is None else np.where(counts, weights, 0.0)
     if omit:
-        missing = np.isnan(y)
+        missing = np.isnan(y).reshape(-1, points)
         if missing.any():
             weights = np.where(missing, 0.0, 1.0 if weights is None else weights)
     return None if weights is None else np.ascontiguousarray(weights)
