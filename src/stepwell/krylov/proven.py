@@ -1,9 +1,10 @@
-"""What results with a proven gap share: how their columns ended, in members and in words."""
+"""What solvers with a proven gap share: how a column may end, what a callback is told, and the head of results."""
 
 from __future__ import annotations
 
-from dataclasses import Field, fields
-from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
+import math
+from dataclasses import Field, dataclass, fields
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +15,69 @@ from stepwell.common.status import SolverStatus
 
 #: Of a vector one value, of a block one for each column.
 PerColumn: TypeAlias = Any
-StatusT = TypeVar("StatusT", bound=SolverStatus)
 
 
-class ProvenResult(Presented, Generic[StatusT]):
+class ProvenStatus(SolverStatus):
+    """Why the iteration of `tv` or `lasso` ended for one column; `TVStatus` and `LassoStatus` are names of this class.
+
+    Examples
+    --------
+    >>> ProvenStatus.CONVERGED.success, ProvenStatus.UNMATCHED.success
+    (True, False)
+    """
+
+    CONVERGED = 0, 0, "the objective is proved to be within tol of the least"
+    ITERATION_LIMIT = 1, 1, "the iteration limit was reached before the proof; gap says what is proved"
+    STAGNATED = 2, 2, "rounding errors, or lam = 0, keep the proven gap above tol; x is the best point reached"
+    UNMATCHED = 3, 2, "the adjoint of A is not its adjoint, so nothing can be proved; see adjoint_error"
+    NONFINITE = 4, 2, "the right-hand side or an operator product is not finite; x is the last finite point"
+    STOPPED = 5, 99, "the callback asked to stop"
+
+
+def ending(f: float, gap: float, tol: float, stagnated: bool, limit: bool) -> ProvenStatus | None:
+    """Return how a column with this objective and proven gap has ended, or None where it goes on."""
+    if not math.isfinite(f):
+        return ProvenStatus.NONFINITE
+    if gap <= tol:
+        return ProvenStatus.CONVERGED
+    if stagnated:
+        return ProvenStatus.STAGNATED
+    return ProvenStatus.ITERATION_LIMIT if limit else None
+
+
+def ending_of_run(ended: ProvenStatus | None, unmatched: bool) -> ProvenStatus:
+    """Return what a result says of a column: stopped if it had not ended; without an adjoint nothing is proved."""
+    if unmatched and ended in (ProvenStatus.CONVERGED, ProvenStatus.STAGNATED, ProvenStatus.ITERATION_LIMIT):
+        return ProvenStatus.UNMATCHED
+    return ended or ProvenStatus.STOPPED
+
+
+@dataclass(frozen=True)
+class ProvenProgress:
+    """What a callback of `lasso` is told: once before the first step (iteration 0), then after every check of the gap.
+
+    Attributes
+    ----------
+    iteration : int
+        Steps done.
+    active : int
+        Columns whose gap is not within the tolerance.
+    columns : int
+        All columns.
+    gap : float
+        The largest proven relative gap among the active columns.
+    products : float
+        Applications of A and its adjoint to one vector so far, over all columns.
+    """
+
+    iteration: int
+    active: int
+    columns: int
+    gap: float
+    products: float
+
+
+class ProvenResult(Presented):
     """A dataclass of columns that has the `status` of each, and how far it is proved to be from the least."""
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
@@ -36,13 +96,13 @@ class ProvenResult(Presented, Generic[StatusT]):
         return all(status.success for status in self._statuses)
 
     @property
-    def reason(self) -> StatusT | list[StatusT]:
+    def reason(self) -> ProvenStatus | list[ProvenStatus]:
         """Why each column ended: `status`, under the name that the results of all solvers have for it."""
-        found: StatusT | list[StatusT] = self.status
+        found: ProvenStatus | list[ProvenStatus] = self.status
         return found
 
     @property
-    def _statuses(self) -> list[StatusT]:
+    def _statuses(self) -> list[ProvenStatus]:
         found = self.reason
         return found if isinstance(found, list) else [found]
 

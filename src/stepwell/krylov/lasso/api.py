@@ -34,9 +34,10 @@ from stepwell.common.typing import ArrayLike, BoundsLike, NumberOrArray, Operato
 from stepwell.krylov.bounded import exactly_scaled, read_box
 from stepwell.krylov.inputs import prepare
 from stepwell.krylov.lasso.penalties import Groups, Penalty
-from stepwell.krylov.lasso.results import LassoProgress, LassoResult, LassoStatus
+from stepwell.krylov.lasso.results import LassoProgress, LassoResult
 from stepwell.krylov.lasso.solving import MAX_FACTOR, OF_TOL, Books, Lasso, stop_all
 from stepwell.krylov.linear_problem import LinearProblem, name_of_dtype
+from stepwell.krylov.proven import ProvenStatus, ending_of_run
 from stepwell.krylov.tv.inputs import read_numbers
 from stepwell.krylov.tv.metric import ROUNDING
 from stepwell.operators import Operator, as_operator
@@ -254,16 +255,12 @@ def _result(
     allowed = max(OF_TOL * work.tol, ROUNDING * work.epsilon)
     unmatched = books.mismatch > allowed
     books.lower = np.minimum(np.where(unmatched, 0.0, books.lower), books.f)
-    ended = (LassoStatus.CONVERGED, LassoStatus.STAGNATED, LassoStatus.ITERATION_LIMIT)
     gap = books.gaps()
     status = []
-    for one, bad, proven in zip(books.status, unmatched, gap):
-        one = one or LassoStatus.STOPPED
-        if bad and one in ended:
-            one = LassoStatus.UNMATCHED
-        elif one is LassoStatus.CONVERGED and proven > work.tol:  # rounding in the last digits of f
-            one = LassoStatus.STAGNATED
-        status.append(one)
+    for one, bad, proven in zip(books.status, unmatched.tolist(), gap):
+        one = ending_of_run(one, bad)
+        rounded = one is ProvenStatus.CONVERGED and proven > work.tol  # in the last digits of f
+        status.append(ProvenStatus.STAGNATED if rounded else one)
     scale = np.asarray(to_host(problem.scale), dtype=np.float64).ravel()
     nonzeros = np.asarray(to_host(xp.sum(xp.astype(x != 0, xp.int64), axis=0)), dtype=np.int64)
     if W is not None:

@@ -1,4 +1,4 @@
-"""What the lasso returns, how a column may end, and what a callback is told."""
+"""What the lasso returns."""
 
 from __future__ import annotations
 
@@ -8,54 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stepwell.arrays import Array
-from stepwell.common.status import SolverStatus
-from stepwell.krylov.proven import PerColumn, ProvenResult
+from stepwell.krylov.proven import PerColumn, ProvenProgress, ProvenResult, ProvenStatus
 
-
-class LassoStatus(SolverStatus):
-    """Why the iteration ended for one column; ``.message`` says it in words, ``.success`` whether it is proved.
-
-    Examples
-    --------
-    >>> LassoStatus.CONVERGED.success, LassoStatus.UNMATCHED.success
-    (True, False)
-    """
-
-    CONVERGED = 0, 0, "the objective is proved to be within tol of the least"
-    ITERATION_LIMIT = 1, 1, "the iteration limit was reached before the proof; gap says what is proved"
-    STAGNATED = 2, 2, "rounding errors, or lam = 0, keep the proven gap above tol; x is the best point reached"
-    UNMATCHED = 3, 2, "the adjoint of A is not its adjoint, so nothing can be proved; see adjoint_error"
-    NONFINITE = 4, 2, "the right-hand side or an operator product is not finite; x is the last finite point"
-    STOPPED = 5, 99, "the callback asked to stop"
-
-
-@dataclass(frozen=True)
-class LassoProgress:
-    """What a callback is told: once before the first step (iteration 0), then after every check of the gap.
-
-    Attributes
-    ----------
-    iteration : int
-        Steps done.
-    active : int
-        Columns whose gap is not within the tolerance.
-    columns : int
-        All columns.
-    gap : float
-        The largest proven relative gap among the active columns.
-    products : float
-        Applications of A and its adjoint to one vector so far, over all columns.
-    """
-
-    iteration: int
-    active: int
-    columns: int
-    gap: float
-    products: float
+LassoStatus = ProvenStatus
+LassoProgress = ProvenProgress
 
 
 @dataclass(repr=False)
-class LassoResult(ProvenResult[LassoStatus]):
+class LassoResult(ProvenResult):
     """The solutions of all columns, each with what is proved of it.
 
     Attributes

@@ -27,7 +27,7 @@ from stepwell.arrays import (
     to_host,
 )
 from stepwell.krylov.lasso.penalties import Penalty
-from stepwell.krylov.lasso.results import LassoStatus
+from stepwell.krylov.proven import ProvenStatus, ending
 from stepwell.krylov.tv.metric import ROUNDING
 from stepwell.krylov.tv.sweeps import put_rows
 from stepwell.krylov.tv.task import column_sums
@@ -56,7 +56,7 @@ class Books:
     iterations: np.ndarray
     products: np.ndarray
     mismatch: np.ndarray
-    status: list[LassoStatus | None]
+    status: list[ProvenStatus | None]
     history: list[list[float]]
     best: Array
     mark: np.ndarray
@@ -119,15 +119,7 @@ class Books:
         ended = np.zeros(columns.size, dtype=bool)
         for i, column in enumerate(columns.tolist()):
             self.history[column].append(float(gaps[i]))
-            status = None
-            if not np.isfinite(self.f[column]):
-                status = LassoStatus.NONFINITE
-            elif gaps[i] <= tol:
-                status = LassoStatus.CONVERGED
-            elif self.age[column] >= PATIENCE:
-                status = LassoStatus.STAGNATED
-            elif limit:
-                status = LassoStatus.ITERATION_LIMIT
+            status = ending(self.f[column], gaps[i], tol, self.age[column] >= PATIENCE, limit)
             self.status[column] = status
             ended[i] = status is not None
         return ended
@@ -297,4 +289,4 @@ def factored(matrix: Array) -> tuple[Callable[[Array], Array], float]:
 def stop_all(books: Books, columns: np.ndarray) -> None:
     """Take note that columns were stopped."""
     for column in columns.tolist():
-        books.status[column] = LassoStatus.STOPPED
+        books.status[column] = ProvenStatus.STOPPED

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from stepwell.krylov.tv.results import TVStatus
+from stepwell.krylov.proven import ProvenStatus
 from stepwell.krylov.tv.solving import Solver, Watch
 from stepwell.krylov.tv.task import column_sums
 
@@ -60,7 +60,7 @@ def search(
             off = 0.5 * np.log(_shares(squares, target, scale if joint else None, solver))
         tight = np.zeros(count, dtype=bool)
         tight[rows] = fine
-        lost = np.array([one in (TVStatus.NONFINITE, TVStatus.STOPPED) for one in solver.status], dtype=bool)
+        lost = np.array([one in (ProvenStatus.NONFINITE, ProvenStatus.STOPPED) for one in solver.status], dtype=bool)
         open_ &= ~lost & usable & np.isfinite(off)
         open_ &= ~((np.abs(off) < CLOSE) & tight) & ~((ends != 0) & tight)
         going = bool(solver.team.of_all(float(open_.any())).any())

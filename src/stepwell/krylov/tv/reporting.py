@@ -7,10 +7,11 @@ from collections.abc import Callable
 
 import numpy as np
 
+from stepwell.krylov.proven import ending_of_run
 from stepwell.krylov.reductions import Sums
 from stepwell.krylov.tv.inputs import Given
 from stepwell.krylov.tv.metric import PAIRS, ROUNDING
-from stepwell.krylov.tv.results import TVProgress, TVResult, TVStatus
+from stepwell.krylov.tv.results import TVProgress, TVResult
 from stepwell.krylov.tv.solving import OF_TOL, Solver
 from stepwell.krylov.tv.task import column_sums
 
@@ -36,11 +37,7 @@ def result_of(solver: Solver, given: Given, tol: float, ends: np.ndarray | None,
     lower, error = proved(solver, tol)
     books.lower = np.minimum(lower, books.f)
     unmatched = (lower == 0) & (error > max(OF_TOL * tol, ROUNDING * solver.epsilon))
-    ended = (TVStatus.CONVERGED, TVStatus.STAGNATED, TVStatus.ITERATION_LIMIT)
-    status = [
-        TVStatus.UNMATCHED if bad and one in ended else one or TVStatus.STOPPED
-        for one, bad in zip(solver.status, unmatched)
-    ]
+    status = [ending_of_run(one, bad) for one, bad in zip(solver.status, unmatched.tolist())]
     scale = given.problem_scale
     f = books.f
     gap = books.gaps(np.arange(grid.batch))

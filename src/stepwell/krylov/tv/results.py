@@ -1,4 +1,4 @@
-"""What total variation returns, how a column may end, and what a callback is told."""
+"""What total variation returns, and what a callback is told."""
 
 from __future__ import annotations
 
@@ -9,29 +9,13 @@ from numpy.typing import NDArray
 
 from stepwell.arrays import Array
 from stepwell.arrays.reprs import summarise
-from stepwell.common.status import SolverStatus
-from stepwell.krylov.proven import PerColumn, ProvenResult
+from stepwell.krylov.proven import PerColumn, ProvenProgress, ProvenResult, ProvenStatus
 
-
-class TVStatus(SolverStatus):
-    """Why the iteration ended for one column; ``.message`` says it in words, ``.success`` whether it is proved.
-
-    Examples
-    --------
-    >>> TVStatus.CONVERGED.success, TVStatus.UNMATCHED.success
-    (True, False)
-    """
-
-    CONVERGED = 0, 0, "the objective is proved to be within tol of the least"
-    ITERATION_LIMIT = 1, 1, "the iteration limit was reached before the proof; gap says what is proved"
-    STAGNATED = 2, 2, "rounding errors, or lam = 0, keep the proven gap above tol; x is the best point reached"
-    UNMATCHED = 3, 2, "the adjoint of A is not its adjoint, so nothing can be proved; see adjoint_error"
-    NONFINITE = 4, 2, "the right-hand side or an operator product is not finite; x is the last finite point"
-    STOPPED = 5, 99, "the callback asked to stop"
+TVStatus = ProvenStatus
 
 
 @dataclass(frozen=True)
-class TVProgress:
+class TVProgress(ProvenProgress):
     """What a callback is told: once before the first step (iteration 0), then after every step.
 
     Attributes
@@ -50,16 +34,11 @@ class TVProgress:
         Bytes that the solver expects to hold beside the caller's own arrays.
     """
 
-    iteration: int
-    active: int
-    columns: int
-    gap: float
-    products: float
     memory: int
 
 
 @dataclass(repr=False)
-class TVResult(ProvenResult[TVStatus]):
+class TVResult(ProvenResult):
     """The images of all columns, each with what is proved of it.
 
     Attributes

@@ -18,12 +18,12 @@ from collections.abc import Callable
 import numpy as np
 
 from stepwell.arrays import Array, copy_to_device_of, namespace_of, shapes_are_compiled, take_columns
+from stepwell.krylov.proven import ProvenStatus, ending
 from stepwell.krylov.reductions import WHOLE, Sums
 from stepwell.krylov.tv.certificate import Certifier
 from stepwell.krylov.tv.differences import along, divergence
 from stepwell.krylov.tv.groups import groups_of, run_groups
 from stepwell.krylov.tv.metric import ROUNDING, Base, Model, build_model, fit_base
-from stepwell.krylov.tv.results import TVStatus
 from stepwell.krylov.tv.state import Books, Marks, State, joined, pushed
 from stepwell.krylov.tv.sweeps import Splitting, Start, put_rows, run_sweeps
 from stepwell.krylov.tv.task import Task, column_sums, image_sums
@@ -66,7 +66,7 @@ class Solver:
         self.certifier = (Certifier if task.widths is None else WeightedCertifier).of(task, self.base)
         count = task.grid.batch
         self.books = Books.begin(count, SWEEPS_OF_IDENTITY if task.identity else SWEEPS)
-        self.status: list[TVStatus | None] = [None] * count
+        self.status: list[ProvenStatus | None] = [None] * count
         self.history: list[list[float]] = [[] for _ in range(count)]
         self.epsilon = float(namespace_of(task.B).finfo(task.B.dtype).eps)
         # In single precision f is at its floor, which moves, long before the lower bound is: points may follow it.
@@ -148,7 +148,7 @@ class Solver:
                 active, worst, products = self._account(rows, ended)
                 if (watch is not None and watch(iteration, active, worst, products)) or early():
                     for row in rows[~ended]:
-                        self.status[row] = TVStatus.STOPPED
+                        self.status[row] = ProvenStatus.STOPPED
                     break
                 if not active:
                     break
@@ -219,7 +219,7 @@ class Solver:
 
     def stop(self) -> None:
         """Take note that the run was interrupted, perhaps between two numbers of one step."""
-        self.status = [TVStatus.STOPPED if status is None else status for status in self.status]
+        self.status = [ProvenStatus.STOPPED if status is None else status for status in self.status]
         self.books.f = self.task.objective(self.state.x, self.state.data - self.task.B)
 
     def _columns(self, rows: np.ndarray) -> np.ndarray:
@@ -284,15 +284,7 @@ class Solver:
         f = self.books.f[rows]
         ended = np.zeros(rows.size, dtype=bool)
         for i, row in enumerate(rows.tolist()):
-            status = None
-            if not np.isfinite(f[i]):
-                status = TVStatus.NONFINITE
-            elif gaps[i] <= tol[row]:
-                status = TVStatus.CONVERGED
-            elif marks.age[row] >= PATIENCE:
-                status = TVStatus.STAGNATED
-            elif limit:
-                status = TVStatus.ITERATION_LIMIT
+            status = ending(f[i], gaps[i], tol[row], marks.age[row] >= PATIENCE, limit)
             self.status[row] = status
             ended[i] = status is not None
         return ended
