@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import stepwell
+from stepwell.arrays.presenting import Presented
 
 A = np.random.default_rng(0).random((12, 4))
 B = np.random.default_rng(1).random((12, 3))
@@ -46,8 +47,15 @@ def test_results_become_dicts_tables_and_pictures(name, tmp_path):
 
 
 def test_html_is_escaped():
-    result = stepwell.nnls(A, B[:, 0])
-    assert "<b>" not in type(result)._repr_html_(type("R", (), {"__repr__": lambda self: "R\n  a: <b>x</b>"})())
+    class Marked(Presented):
+        def __repr__(self):
+            return "Marked\n  a: <b>x</b>\n     and more\n  c: 1"
+
+    rows = "".join(
+        f'<tr><th>{name}</th><td style="text-align:left">{text}</td></tr>'
+        for name, text in (("a", "&lt;b&gt;x&lt;/b&gt; and more"), ("c", "1"))
+    )
+    assert Marked()._repr_html_() == f"<table><caption>Marked</caption>{rows}</table>"
 
 
 def test_true_shows_a_bar_and_a_callable_goes_on_working(capsys):

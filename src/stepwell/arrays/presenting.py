@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import html
 import os
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,15 +30,28 @@ def labelled(arrays: Mapping[str, Any], coordinates: Mapping[str, Any], about: M
     return xarray.Dataset(dict(arrays), dict(coordinates), dict(about))
 
 
-class Presented:
-    """Gives a result `plot`, `to_dict` and a short HTML text for notebooks."""
+class Told:
+    """Gives a result `to_dict` and a short HTML table for notebooks."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields by name: arrays as NumPy arrays on the host, statuses by their names.
+        """Return the fields by name: arrays as NumPy arrays on the host, statuses by their names, results as dicts.
 
         What is not computed yet, of dask, stays as it is.
         """
         return {name: _plain(value) for name, value in _fields(self).items() if not name.startswith("_")}
+
+    def _rows(self) -> list[tuple[str, str]]:
+        """Return what the table shows: names and values."""
+        return _shown(self.to_dict())
+
+    def _repr_html_(self) -> str:
+        cell = '<td style="text-align:left">'
+        body = "".join(f"<tr><th>{html.escape(a)}</th>{cell}{html.escape(b)}</td></tr>" for a, b in self._rows())
+        return f"<table><caption>{html.escape(type(self).__name__)}</caption>{body}</table>"
+
+
+class Presented(Told):
+    """Gives a result whose text is a line per field `plot` too; its table shows these lines."""
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
         """Draw the solution and, where it is known, how it was reached; needs matplotlib.
@@ -50,7 +65,7 @@ class Presented:
         -------
         matplotlib.figure.Figure
         """
-        from stepwell.common.pyplot import load_pyplot, save_figure
+        from stepwell.common.pyplot import finish_figure, load_pyplot
 
         pyplot = load_pyplot()
         held = _fields(self)
@@ -65,25 +80,17 @@ class Presented:
             else:
                 _plot_solution(figure, axis, np.asarray(_plain(held["x"])))
         figure.suptitle(str(_words(held, self))[:100], fontsize=10)
-        if path is not None:
-            save_figure(figure, path, dpi=130)
-        pyplot.close(figure)  # a notebook shows what is returned, once
-        return figure
+        return finish_figure(figure, path, dpi=130)
 
-    def _repr_html_(self) -> str:
-        import html
-
-        name, *lines = repr(self).splitlines()
-        rows: list[list[str]] = []
-        for line in lines:
+    def _rows(self) -> list[tuple[str, str]]:
+        rows: list[tuple[str, str]] = []
+        for line in repr(self).splitlines()[1:]:
             found = _FIELD.fullmatch(line)
             if found:
-                rows.append([found[1], found[2]])
+                rows.append((found[1], found[2]))
             elif rows:
-                rows[-1][1] += " " + line.strip()
-        cell = '<td style="text-align:left">'
-        body = "".join(f"<tr><th>{html.escape(a)}</th>{cell}{html.escape(b)}</td></tr>" for a, b in rows)
-        return f"<table><caption>{html.escape(name)}</caption>{body}</table>"
+                rows[-1] = rows[-1][0], f"{rows[-1][1]} {line.strip()}"
+        return rows
 
 
 def _fields(result: Any) -> dict[str, Any]:
@@ -99,9 +106,17 @@ def _words(held: Mapping[str, Any], result: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value without labels, devices and enumerations."""
+    """Return a value without labels, devices, enumerations, paths and classes."""
     if isinstance(value, enum.Enum):
         return value.name
+    if isinstance(value, Path):
+        return os.fspath(value)
+    if isinstance(value, Told):
+        return value.to_dict()
+    if hasattr(value, "as_dict"):
+        return value.as_dict()
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {name: _plain(one) for name, one in _fields(value).items()}
     if isinstance(value, Mapping):
         return {key: _plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
@@ -110,6 +125,23 @@ def _plain(value: Any) -> Any:
     if is_lazy(value) or not is_array(value):
         return value
     return host_copy(value)
+
+
+def _shown(held: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return what a table can show: numbers, words and short lists of them; of arrays their shape."""
+    lines = []
+    for name, value in held.items():
+        if isinstance(value, Mapping):
+            if value and all(isinstance(one, int | float) for one in value.values()):
+                lines.append((name, ", ".join(f"{key} {one:.4g}" for key, one in value.items())))
+        elif isinstance(value, list):
+            if value and all(isinstance(one, str) for one in value):
+                lines.append((name, ", ".join(value)[:400]))
+        elif is_array(value):
+            lines.append((name, f"{value.dtype} {tuple(value.shape)}"))
+        elif value is not None:
+            lines.append((name, f"{value:.4g}" if isinstance(value, float) else str(value)[:400]))
+    return lines
 
 
 def _listed(history: Any) -> list[Any]:

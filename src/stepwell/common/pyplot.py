@@ -45,3 +45,11 @@ def save_figure(figure: Any, path: str | os.PathLike[str], **look: Any) -> None:
         name = f"{name.rstrip('.')}.{ending}"
     with replacing(name) as file:
         figure.savefig(file, format=ending, **look)
+
+
+def finish_figure(figure: Any, path: str | os.PathLike[str] | None, **look: Any) -> Any:
+    """Write a figure where there is a path, and return it closed: a notebook shows what is returned, once."""
+    if path is not None:
+        save_figure(figure, path, **look)
+    load_pyplot().close(figure)
+    return figure

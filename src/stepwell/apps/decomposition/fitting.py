@@ -17,10 +17,10 @@ from stepwell.apps.decomposition.starts import (
     noise_levels,
     pulse_widths,
 )
-from stepwell.apps.images.presenting import Told
 from stepwell.apps.waveform.deconvolution import Shots
 from stepwell.apps.waveform.significance import LEVEL, threshold
 from stepwell.arrays import Array, host_copy
+from stepwell.arrays.presenting import Told
 from stepwell.common.checks import read_choice, read_real, read_whole, require_function, require_instance
 from stepwell.common.progress import as_told, with_bar
 from stepwell.fit import models

@@ -19,12 +19,12 @@ from stepwell.apps.files.named import HDF5
 from stepwell.apps.files.points import write_points
 from stepwell.apps.files.tables import write_table
 from stepwell.apps.images.mapping import NOT_FITTED, UNFINISHED
-from stepwell.apps.images.presenting import Told
 from stepwell.apps.images.work import Work, forget_finished, identity, make_folder, plain, refuse_other_settings
 from stepwell.apps.waveform import gedi
 from stepwell.apps.waveform.deconvolution import Shots, load_shots
 from stepwell.apps.waveform.significance import LEVEL
 from stepwell.arrays import Array
+from stepwell.arrays.presenting import Told
 from stepwell.common.array_files import write_arrays
 from stepwell.common.checks import read_choice, read_whole, require
 from stepwell.common.files import replacing, write_text

@@ -1,40 +1,19 @@
-"""What results of applications can do for a person: become a plain dict, show themselves in a notebook, be drawn."""
+"""How the result of a mapped image is drawn, from the files that it wrote."""
 
 from __future__ import annotations
 
-import dataclasses
-import html
 import os
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from stepwell.apps.images.sources import open_image
-from stepwell.arrays import host_copy, is_array, is_lazy
-from stepwell.common.pyplot import load_pyplot, save_figure
+from stepwell.arrays.presenting import Told
+from stepwell.common.pyplot import finish_figure, load_pyplot
 
 #: Most maps that are drawn, and pixels along a side of one.
 MAX_PANELS, MAX_PIXELS = 12, 600
-
-
-class Told:
-    """Gives a dataclass `to_dict` and a short HTML text for notebooks."""
-
-    __dataclass_fields__: ClassVar[dict[str, Any]]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields by name: paths as text, arrays as NumPy arrays on the host, results as dicts."""
-        return {field.name: _plain(getattr(self, field.name)) for field in dataclasses.fields(self)}
-
-    def _repr_html_(self) -> str:
-        cell = '<td style="text-align:left">'
-        rows = "".join(
-            f"<tr><th>{html.escape(name)}</th>{cell}{html.escape(text)}</td></tr>"
-            for name, text in _lines(self.to_dict())
-        )
-        return f"<table><caption>{html.escape(type(self).__name__)}</caption>{rows}</table>"
 
 
 class Mapped(Told):
@@ -69,10 +48,7 @@ class Mapped(Told):
             shown = axis.imshow(picture, vmin=low, vmax=high, interpolation="nearest")
             axis.set_title(name[:30], fontsize=10)
             figure.colorbar(shown, ax=axis, shrink=0.8, pad=0.02)
-        if path is not None:
-            save_figure(figure, path, dpi=130)
-        pyplot.close(figure)  # a notebook shows what is returned, once
-        return figure
+        return finish_figure(figure, path, dpi=130)
 
 
 def _pictures(run: Any) -> dict[str, np.ndarray]:
@@ -94,37 +70,3 @@ def _pictures(run: Any) -> dict[str, np.ndarray]:
 def _thinned(picture: np.ndarray) -> np.ndarray:
     stride = max(1, -(-max(picture.shape) // MAX_PIXELS))
     return picture[::stride, ::stride]
-
-
-def _plain(value: Any) -> Any:
-    """Return a value without paths, devices and classes."""
-    if isinstance(value, Path):
-        return os.fspath(value)
-    if hasattr(value, "to_dict") and not is_lazy(value):
-        return value.to_dict()
-    if hasattr(value, "as_dict"):
-        return value.as_dict()
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return {key: _plain(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    return host_copy(value) if is_array(value) and not is_lazy(value) else value
-
-
-def _lines(held: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return what a table can show: numbers, words and short lists of them; of arrays their shape."""
-    lines = []
-    for name, value in held.items():
-        if isinstance(value, Mapping):
-            if value and all(isinstance(one, int | float) for one in value.values()):
-                lines.append((name, ", ".join(f"{key} {one:.4g}" for key, one in value.items())))
-        elif isinstance(value, list):
-            if value and all(isinstance(one, str) for one in value):
-                lines.append((name, ", ".join(value)[:400]))
-        elif is_array(value):
-            lines.append((name, f"{value.dtype} {tuple(value.shape)}"))
-        elif value is not None:
-            lines.append((name, f"{value:.4g}" if isinstance(value, float) else str(value)[:400]))
-    return lines

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.apps.relaxation.model import RelaxationModel
-from stepwell.common.pyplot import load_pyplot, save_figure
+from stepwell.common.pyplot import finish_figure, load_pyplot
 
 _COLOURS = ("viridis", "inferno", "cividis", "magma", "plasma")
 
@@ -57,8 +57,7 @@ def plot_maps(
     status = np.where(maps["status"] > 0, 1.0 + (maps["bound"] > 0), np.where(maps["status"] == -1, np.nan, 0.0))
     _draw(figure, grid[1, -1], status, "0 not converged, 1 converged, 2 at a bound", "viridis", (0.0, 2.0))
     figure.suptitle(title, fontsize=11)
-    save_figure(figure, path, dpi=120)
-    pyplot.close(figure)
+    finish_figure(figure, path, dpi=120)
 
 
 def _draw(figure: Any, axes: Any, picture: np.ndarray, text: str, colours: str, limits: tuple[float, float]) -> None:

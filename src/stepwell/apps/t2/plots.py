@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.apps.t2 import T2Model
-from stepwell.common.pyplot import load_pyplot, save_figure
+from stepwell.common.pyplot import finish_figure, load_pyplot
 
 #: Map -> (title, colours, factor of its unit).
 PANELS = {
@@ -63,8 +63,7 @@ def plot_overlay(
         axis.set_title(f"slice {number}", fontsize=9)
     figure.colorbar(shown, ax=axes, shrink=0.7, pad=0.02, label="myelin water fraction")
     figure.suptitle(title, fontsize=11)
-    save_figure(figure, path, dpi=120)
-    pyplot.close(figure)
+    finish_figure(figure, path, dpi=120)
 
 
 def plot_maps(
@@ -120,8 +119,7 @@ def plot_maps(
         axes.set_axis_off()
         axes.text(0.0, 0.9, str(voxel["text"]), va="top", fontsize=9, transform=axes.transAxes)
     figure.suptitle(title, fontsize=11)
-    save_figure(figure, path, dpi=120)
-    pyplot.close(figure)
+    finish_figure(figure, path, dpi=120)
 
 
 def _limits(picture: np.ndarray) -> tuple[float, float]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stepwell.common.pyplot import load_pyplot, save_figure
+from stepwell.common.pyplot import finish_figure, load_pyplot
 
 #: Most slices that a montage shows.
 MAX_SLICES = 24
@@ -45,8 +45,7 @@ def montage(volume: np.ndarray, path: str | os.PathLike[str], *, first: int = 0,
         axis.set_title(f"slice {first + index}", fontsize=8, pad=2)
     figure.colorbar(image, ax=axes, shrink=0.6, aspect=30, pad=0.01).ax.tick_params(labelsize=8)
     figure.suptitle(title, fontsize=11)
-    save_figure(figure, path, dpi=130)
-    pyplot.close(figure)
+    finish_figure(figure, path, dpi=130)
 
 
 def convergence(
@@ -106,5 +105,4 @@ def convergence(
     scale = pyplot.cm.ScalarMappable(norm=norm, cmap=colours)
     if len(histories) > 1:
         figure.colorbar(scale, ax=axis, label="slice", pad=0.01)
-    save_figure(figure, path, dpi=130)
-    pyplot.close(figure)
+    finish_figure(figure, path, dpi=130)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.common.pyplot import load_pyplot, save_figure
+from stepwell.common.pyplot import finish_figure, load_pyplot
 
 #: Most maps of materials that are drawn; those with the largest means come first.
 MAX_MAPS = 7
@@ -104,8 +104,7 @@ def plot_abundances(
     for axes in grid[count:]:
         axes.set_axis_off()
     figure.suptitle(title, fontsize=11)
-    save_figure(figure, path, dpi=120)
-    pyplot.close(figure)
+    finish_figure(figure, path, dpi=120)
 
 
 def _draw(figure: Any, axes: Any, values: np.ndarray, title: str, colours: str, limits: tuple[float, float]) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from stepwell.apps.voronoi.mesh import Mesh
 from stepwell.apps.voronoi.polygons import Cells
 from stepwell.apps.voronoi.quality import mesh_quality, triangle_shapes
-from stepwell.common.pyplot import load_pyplot, save_figure
+from stepwell.common.pyplot import finish_figure, load_pyplot
 
 Path = str | os.PathLike[str]
 #: Cells by their number of neighbours: six is regular; five and seven come in pairs where rows of cells end.
@@ -113,7 +113,7 @@ def stipples_png(
         edgecolors="none",
     )
     axis.add_collection(dots)
-    _save(pyplot, figure, path)
+    _save(figure, path)
 
 
 def cells_png(
@@ -161,7 +161,7 @@ def cells_png(
         line = _line_width(window, len(filled), pixels)
     width = line * 72 / figure.dpi
     axis.add_collection(PolyCollection(polygons, facecolors=colours, edgecolors=_LINE, linewidths=width))
-    _save(pyplot, figure, path)
+    _save(figure, path)
 
 
 def mesh_png(
@@ -198,7 +198,7 @@ def mesh_png(
     width = _line_width(window, int(inside.sum()), pixels) * 72 / figure.dpi
     corners = shown.sites[shown.triangles]
     axis.add_collection(PolyCollection(corners, facecolors=colours, edgecolors=_LINE, linewidths=width))
-    _save(pyplot, figure, path)
+    _save(figure, path)
 
 
 def route_png(
@@ -229,7 +229,7 @@ def route_png(
     if line is None:
         line = 3 * _line_width(Window(0.0, 0.0, *extent), len(points), pixels)
     axis.plot(points[:, 0], points[:, 1], color=ink, lw=line * 72 / figure.dpi, solid_joinstyle="round")
-    _save(pyplot, figure, path)
+    _save(figure, path)
 
 
 def quality_png(mesh: Mesh, path: Path, *, history: np.ndarray | None = None) -> None:
@@ -276,8 +276,7 @@ def quality_png(mesh: Mesh, path: Path, *, history: np.ndarray | None = None) ->
         axis.grid(alpha=0.25, lw=0.6)
         axis.set_axisbelow(True)
         axis.spines[["top", "right"]].set_visible(False)
-    save_figure(figure, path, dpi=130)
-    pyplot.close(figure)
+    finish_figure(figure, path, dpi=130)
 
 
 def _valence_colours(mesh: Mesh) -> np.ndarray:
@@ -308,6 +307,5 @@ def _sheet(pyplot: Any, window: Window, pixels: int, background: str) -> tuple[A
     return figure, axis
 
 
-def _save(pyplot: Any, figure: Any, path: Path) -> None:
-    save_figure(figure, path, dpi=figure.dpi, facecolor=figure.get_facecolor())
-    pyplot.close(figure)
+def _save(figure: Any, path: Path) -> None:
+    finish_figure(figure, path, dpi=figure.dpi, facecolor=figure.get_facecolor())

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.apps.images.presenting import Told
 from stepwell.arrays import Array, host_copy
-from stepwell.common.pyplot import load_pyplot, save_figure
+from stepwell.arrays.presenting import Told
+from stepwell.common.pyplot import finish_figure, load_pyplot
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,10 +93,7 @@ class Tessellation(Told):
         left.invert_yaxis()
         right.plot(np.arange(1, len(self.history) + 1), self.history)
         right.set(xlabel="evaluation", ylabel="energy", title=self.message[:60])
-        if path is not None:
-            save_figure(figure, path, dpi=130)
-        pyplot.close(figure)
-        return figure
+        return finish_figure(figure, path, dpi=130)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from stepwell.api.lsq import nnls
-from stepwell.apps.images.presenting import Told
 from stepwell.arrays import Array, host_copy, is_container
 from stepwell.arrays.checks import read_array
 from stepwell.arrays.over_systems import over_systems
+from stepwell.arrays.presenting import Told
 from stepwell.common.array_files import open_arrays, write_arrays
 from stepwell.common.checks import (
     read_real,
