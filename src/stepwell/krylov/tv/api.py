@@ -8,12 +8,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from stepwell.arrays import namespace_of, to_host
+from stepwell.arrays import double_precision, namespace_of, to_host
 from stepwell.common.checks import read_real, read_switch, read_whole, require, require_function, warn_caller
 from stepwell.common.keywords import keywords_told
 from stepwell.common.typing import ArrayLike, BoundsLike, NumberOrArray, OperatorLike
 from stepwell.krylov.reductions import Sums
-from stepwell.krylov.tv.inputs import RULES, Given, is_image, read_numbers, read_problem, read_shape
+from stepwell.krylov.tv.given import Given
+from stepwell.krylov.tv.inputs import RULES, is_image, read_numbers, read_problem, read_shape
 from stepwell.krylov.tv.lam import from_noise, joint_mean, search
 from stepwell.krylov.tv.metric import fit_in_range
 from stepwell.krylov.tv.reporting import Teller, products_of, proved, result_of
@@ -159,9 +160,9 @@ def tv(
     by_name = {"tol": tol, "maxiter": maxiter, "joint": joint, "shape": given.task.grid.shape, "kind": kind}
     team.agree_all(by_name | {"eps": eps, "lam": lam if isinstance(lam, str) else "a number"})
     columns, watched = team.of_all(given.task.grid.count, callback is not None).sum(axis=0)
-    with own_arithmetic():
+    with own_arithmetic(), double_precision(given.task.B):
         given.task.A = team.held_operator(given.task.A)
-        given, base = fit_in_range(given)
+        given, base = fit_in_range(given.in_double())
         lams = None if lams is None else lams / given.unit
         solver = Solver(given.task, given.x0, given.dual, base, team)
         team.check()
@@ -249,8 +250,8 @@ def tv_gap(
         weights=weights, mask=mask, name="b", start="x",
     )  # fmt: skip
     lams = _per_problem(read_numbers("lam", lam, given.task.grid.count), given, "lam")
-    with own_arithmetic():
-        given, base = fit_in_range(given)
+    with own_arithmetic(), double_precision(given.task.B):
+        given, base = fit_in_range(given.in_double())
         task = given.task
         task.lam = lams / given.unit
         solver = Solver(task, given.x0, given.dual, base)

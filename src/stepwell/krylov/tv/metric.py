@@ -18,7 +18,7 @@ import numpy as np
 
 from stepwell.arrays import Array, copy_to_device_of, matrix_product, namespace_of, on_device_of, to_host
 from stepwell.krylov.tv.diagonals import by_frequency, structure
-from stepwell.krylov.tv.inputs import Given
+from stepwell.krylov.tv.given import Given
 from stepwell.krylov.tv.task import Grid, Task, column_sums
 from stepwell.krylov.tv.transforms import Cosines
 from stepwell.operators.matrices import power_near
@@ -50,7 +50,7 @@ class Base:
 
 def fit_base(task: Task) -> Base:
     """Fit S from one product with a random vector, and apply A to a constant: two products."""
-    A, grid = task.A, task.grid
+    grid = task.grid
     if task.identity:
         one = _ones(task)
         values = copy_to_device_of(np.ones((1,) * (1 + len(grid.dims))), task.B)
@@ -64,8 +64,8 @@ def fit_base(task: Task) -> Base:
     probe = plane.columns(cosines.inverse(copy_to_device_of(signs, task.B)))
     ones = _ones(task)
     both = namespace_of(task.B).concat([probe, ones], axis=1)
-    data = A.forward(both)
-    back = A.adjoint(data)
+    data = task.product(both)
+    back = task.back_product(data)
     left, right = column_sums(data, data), column_sums(both, back)
     sizes = left + np.sqrt(column_sums(both, both) * column_sums(back, back))
     cross = column_sums(data[:, :1], data[:, 1:]) - column_sums(probe, back[:, 1:])
@@ -79,7 +79,7 @@ def fit_base(task: Task) -> Base:
     products = 2.0
     if share.again:  # few angles: a second probe halves the noise
         more = np.random.default_rng(2).choice([-1.0, 1.0], size=(1, *grid.shape))
-        image = A.adjoint(A.forward(plane.columns(cosines.inverse(copy_to_device_of(more, task.B)))))
+        image = task.back_product(task.product(plane.columns(cosines.inverse(copy_to_device_of(more, task.B)))))
         diagonal = (diagonal + more[0] * to_host(cosines.forward(plane.images(image)))[0]) / 2
         radial = by_frequency(diagonal, grid.shape, plane.weights)
         products = 3.0
@@ -103,7 +103,7 @@ def fit_base(task: Task) -> Base:
 def fit_in_range(given: Given) -> tuple[Given, Base]:
     """Fit the metric; divide an A whose squares leave the range of the dtype by a power of two, and fit again."""
     base = fit_base(given.task)
-    least, most = SOUND_SIZES["float32" if "float32" in str(given.task.B.dtype) else "float64"]
+    least, most = SOUND_SIZES[given.task.precision]
     for _ in range(3):
         if least <= base.size <= most or base.size == 0 or np.isnan(base.size):
             break
@@ -122,7 +122,7 @@ def _ones(task: Task) -> Array:
 
 def _seen_as_zero(task: Task) -> float:
     """Return the part of ‖A‖_F² that ‖A1‖² has by rounding alone, where A1 is zero."""
-    return (ROUNDING * float(namespace_of(task.B).finfo(task.B.dtype).eps)) ** 2
+    return (ROUNDING * task.epsilon) ** 2
 
 
 @dataclass

@@ -9,7 +9,7 @@ import numpy as np
 
 from stepwell.krylov.proven import ending_of_run
 from stepwell.krylov.reductions import Sums
-from stepwell.krylov.tv.inputs import Given
+from stepwell.krylov.tv.given import Given
 from stepwell.krylov.tv.metric import PAIRS, ROUNDING
 from stepwell.krylov.tv.results import TVProgress, TVResult
 from stepwell.krylov.tv.solving import OF_TOL, Solver

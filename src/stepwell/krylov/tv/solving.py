@@ -25,7 +25,7 @@ from stepwell.krylov.tv.differences import along, divergence
 from stepwell.krylov.tv.groups import groups_of, run_groups
 from stepwell.krylov.tv.metric import ROUNDING, Base, Model, build_model, fit_base
 from stepwell.krylov.tv.state import Books, Marks, State, joined, pushed
-from stepwell.krylov.tv.sweeps import Splitting, Start, put_rows, run_sweeps
+from stepwell.krylov.tv.sweeps import Splitting, Start, put_rows, run_sweeps, take_some
 from stepwell.krylov.tv.task import Task, column_sums, image_sums
 from stepwell.krylov.tv.transforms import poisson_inverse
 from stepwell.krylov.tv.weighted import WeightedCertifier
@@ -68,7 +68,7 @@ class Solver:
         self.books = Books.begin(count, SWEEPS_OF_IDENTITY if task.identity else SWEEPS)
         self.status: list[ProvenStatus | None] = [None] * count
         self.history: list[list[float]] = [[] for _ in range(count)]
-        self.epsilon = float(namespace_of(task.B).finfo(task.B.dtype).eps)
+        self.epsilon = task.epsilon
         # In single precision f is at its floor, which moves, long before the lower bound is: points may follow it.
         self.noise = ROUNDING * self.epsilon if self.epsilon > 1e-10 else 0.0
         self.calls = self.base.products / 2  # both vectors of the set-up go through A together
@@ -142,6 +142,8 @@ class Solver:
                 if not ended.all():
                     with team.holding():
                         self._differentiate(rows, state, calls)
+                        through = self.carried[rows] & (self.books.gaps(rows) <= tolerance[rows])
+                        self._check(rows[through], rows, state, calls)
                         if iteration:
                             marks.look(rows, self.books, self.history)
                         ended = self._ends(rows, tolerance, marks, iteration >= maxiter)
@@ -194,36 +196,36 @@ class Solver:
         """Find f at the start of a run; A is applied where the start is not zero and not known."""
         books, task = self.books, self.task.take(rows)
         if state.gradient is None and bool(namespace_of(state.x).any(state.x != 0)):
-            self._apply(rows, state, task, calls)
+            state.data = self._applied(rows, state.x, task, calls)
         books.f[rows] = task.objective(state.x, state.data - task.B)
         books.lower[rows] = 0.0
         books.single[rows] = True
 
-    def _apply(self, rows: np.ndarray, state: State, task: Task, calls: np.ndarray) -> None:
+    def _applied(self, rows: np.ndarray, x: Array, task: Task, calls: np.ndarray) -> Array:
         """A x, from A itself."""
-        state.data = task.forward(state.x)
         self.books.products[rows] += 0 if task.identity else 0.5
         calls += 0 if task.identity else 0.5
+        return task.forward(x)
 
     def finish(self) -> None:
-        """Apply A where the last A x came by linearity, so that every objective is A's own."""
-        rows = np.flatnonzero(self.carried)
-        if rows.size:
-            task, part = self.task.take(rows), self.state.take(rows)
-            calls = np.zeros(1)
-            self._apply(rows, part, task, calls)
-            self.calls += calls[0]
-            self.state.data = put_rows(self.state.data, self._columns(rows), part.data, 1)
-            self.books.f[rows] = task.objective(part.x, part.data - task.B)
-            self.carried[:] = False
+        """Make every objective A's own."""
+        calls = np.zeros(1)
+        self._check(np.flatnonzero(self.carried), np.arange(self.carried.size), self.state, calls)
+        self.calls += calls[0]
+
+    def _check(self, some: np.ndarray, rows: np.ndarray, state: State, calls: np.ndarray) -> None:
+        """Apply A to some answers, those of `rows` with this state, whose A x came by linearity."""
+        if not some.size:
+            return
+        task = self.task.take(some)
+        x = task.rounded(state.x if some.size == rows.size else take_some(state.x, np.searchsorted(rows, some)))
+        self.books.f[some] = task.objective(x, self._applied(some, x, task, calls) - task.B)
+        self.carried[some] = False
 
     def stop(self) -> None:
         """Take note that the run was interrupted, perhaps between two numbers of one step."""
         self.status = [ProvenStatus.STOPPED if status is None else status for status in self.status]
         self.books.f = self.task.objective(self.state.x, self.state.data - self.task.B)
-
-    def _columns(self, rows: np.ndarray) -> np.ndarray:
-        return np.arange(self.task.grid.count) if self.task.grid.across else rows
 
     def _differentiate(self, rows: np.ndarray, state: State, calls: np.ndarray) -> None:
         """Aᵀ(Ax − b) where x has moved, a lower bound there, and the dot-product test of the adjoint."""
@@ -302,10 +304,12 @@ class Solver:
         trial = self._swept(rows, task, model, Start(state.x, *here, books.single[rows]), state)
         if task.identity:
             data = task.grid.columns(trial)
+        elif task.narrow:  # errors of A x then come to rest, and p can take them up
+            data = state.data + task.forward(trial - state.x)
         else:
             data = task.forward(trial)
-            books.products[rows] += 0.5
-            calls += 0.5
+        books.products[rows] += 0 if task.identity else 0.5
+        calls += 0 if task.identity else 0.5
         change = task.cosines.forward(trial) - here[0]
         pull = model.times(change)
         length = image_sums(change * pull)
@@ -318,12 +322,11 @@ class Solver:
         long = ~(f <= books.f[rows]) & (kappa > 1) & np.isfinite(kappa)
         if long.any():
             share = np.where(long, 1 / np.where(long, kappa, 1.0), 1.0)
-            trial = xp.where(
-                along(long, trial) > 0, task.nearest(state.x + along(share, trial) * (trial - state.x)), trial
-            )
+            shorter = task.nearest(state.x + along(share, trial) * (trial - state.x))
+            trial = xp.where(along(long, trial) > 0, shorter, trial)
             data = state.data + _of_columns(share, task, data) * moved
             f = task.objective(trial, data - task.B)
-        self.carried[rows] = long
+        self.carried[rows] = long | task.narrow
         accepted = f <= books.f[rows] * (1 + self.noise)  # not where f is NaN
         lost = ~np.isfinite(f) & ~np.isfinite(kappa)
         books.iterations[rows] += 1

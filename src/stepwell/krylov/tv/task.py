@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from stepwell.arrays import Array, copy_to_device_of, double_precision, namespace_of, take_columns, to_host
+from stepwell.arrays import (
+    Array,
+    as_float,
+    copy_to_device_of,
+    double_precision,
+    dtype_name,
+    namespace_of,
+    take_columns,
+    to_host,
+)
 from stepwell.krylov.tv.differences import differences, sizes
 from stepwell.krylov.tv.shrinking import Widths
 from stepwell.krylov.tv.transforms import Cosines, eigenvalues_like
@@ -75,6 +85,7 @@ class Task:
 
     ``lower`` and ``upper`` are image blocks that broadcast, None where there is no bound; they may hold infinities.
     ``eps`` above 0 is Huber's. ``identity``: A is the identity, and products are free. ``widths``: weights and masks.
+    ``narrow``: A and the caller's arrays are in single precision, and the task's in double.
     """
 
     A: Operator
@@ -87,6 +98,7 @@ class Task:
     eps: float = 0.0
     identity: bool = False
     widths: Widths | None = None
+    narrow: bool = False
     cosines: Cosines = field(init=False)
 
     def __post_init__(self) -> None:
@@ -97,13 +109,38 @@ class Task:
         """Whether there is a bound anywhere."""
         return self.lower is not None or self.upper is not None
 
+    @property
+    def precision(self) -> str:
+        """The dtype of products with A and of the answer."""
+        return "float32" if self.narrow else dtype_name(self.B.dtype)
+
+    @property
+    def epsilon(self) -> float:
+        """Machine epsilon of products with A."""
+        return float(np.finfo(self.precision).eps)
+
+    def rounded(self, block: Array) -> Array:
+        """Return numbers as the answer has them."""
+        return as_float(as_float(block, "float32"), "float64") if self.narrow else block
+
+    def product(self, columns: Array) -> Array:
+        """A times columns."""
+        return self._applied(self.A.forward, columns)
+
+    def back_product(self, data: Array) -> Array:
+        """Aᵀ times columns."""
+        return self._applied(self.A.adjoint, data)
+
+    def _applied(self, function: Callable[[Array], Array], block: Array) -> Array:
+        return as_float(function(as_float(block, "float32")), "float64") if self.narrow else function(block)
+
     def forward(self, images: Array) -> Array:
         """A times images, as data columns."""
-        return self.A.forward(self.grid.columns(images))
+        return self.product(self.grid.columns(images))
 
     def adjoint(self, data: Array) -> Array:
         """Aᵀ times data columns, as images."""
-        return self.grid.images(self.A.adjoint(data))
+        return self.grid.images(self.back_product(data))
 
     def take(self, rows: np.ndarray) -> Task:
         """Return some of the problems."""

@@ -62,8 +62,8 @@ class WeightedCertifier(Certifier):
             data = copy_to_device_of(marks.T, task.B)
             back = Grid(grid.shape, count, grid.weights).images(data)
         else:
-            data = task.A.forward(copy_to_device_of(np.ascontiguousarray(marks.T), task.B))
-            back = Grid(grid.shape, count, grid.weights).images(task.A.adjoint(data))
+            data = task.product(copy_to_device_of(np.ascontiguousarray(marks.T), task.B))
+            back = Grid(grid.shape, count, grid.weights).images(task.back_product(data))
             base.products += count
         if not is_cuda(task.B):
             data, back = to_host(data), to_host(back)
