@@ -1,140 +1,257 @@
-// A turn of fits whose model the caller's library evaluates on a CUDA device. Compiled with
+// Turns of fits whose model the caller's library evaluates on a CUDA device. Compiled with
 //   SW_SCALAR      float or double: data, values, derivatives and parameters; sums are double
 //   SW_PARAMETERS  of a problem
-// A warp has a problem: its lanes add up the points, the first of them decides (core/fit/turn.hpp).
+// A turn is four launches, and the host takes no part in it: fit_sums (some lanes have a row), fit_decide (a
+// thread has a row, and decides as compiled models do), fit_offsets and fit_pick, which put the rows that run
+// on first. `rows` are problems; those among them that have ended are passed over. A state is a column of
+// numbers, problems side by side.
 #include "core/fit/models/answer.hpp"
-#include "core/fit/turn.hpp"
+#include "core/fit/side_by_side/one.hpp"
 
 using namespace stepwell;
 using namespace stepwell::fit;
 
 typedef SW_SCALAR Scalar;
 typedef Exactly<SW_PARAMETERS> Size;
-typedef FitState<SW_PARAMETERS> State;
+typedef SideState<double, SW_PARAMETERS> State;
 constexpr int n = SW_PARAMETERS;
 constexpr int packed = n * (n + 1) / 2;
-constexpr int warps = 4;  // of a block
+constexpr int lanes = 8;      // of a row, where points are added up
+constexpr int threads = 128;  // of a block
+constexpr unsigned whole_warp = 0xffffffffu;
 
-static __device__ __forceinline__ double warp_sum(double value) {
+// The numbers of all states: the first row of `counts` has the statuses.
+struct States {
+    int64_t problems;
+    double* reals;
+    int32_t* counts;
+};
+
+// Shows each number of a state with its place in the column.
+template <class Real, class Count>
+static __device__ __forceinline__ void each_number(State& s, Real real, Count count) {
+    int at = 0;
 #pragma unroll
-    for (int offset = 16; offset; offset >>= 1) value += __shfl_xor_sync(0xffffffffu, value, offset);
-    return value;
+    for (int j = 0; j < n; ++j) real(at++, s.x[j]);
+#pragma unroll
+    for (int j = 0; j < n; ++j) real(at++, s.trial[j]);
+#pragma unroll
+    for (int j = 0; j < n; ++j) real(at++, s.g[j]);
+#pragma unroll
+    for (int j = 0; j < n; ++j) real(at++, s.scale[j]);
+#pragma unroll
+    for (int k = 0; k < packed; ++k) real(at++, s.H[k]);
+#pragma unroll
+    for (int k = 0; k < packed; ++k) real(at++, s.S[k]);
+    real(at++, s.cost);
+    real(at++, s.radius);
+    real(at++, s.damping);
+    real(at++, s.floor);
+    real(at++, s.predicted);
+    real(at++, s.last);
+    real(at++, s.promise);
+    int32_t helps = s.secant_helps;
+    count(0, s.status);
+    count(1, s.iterations);
+    count(2, s.evaluations);
+    count(3, s.accepted);
+    count(4, s.rejections);
+    count(5, s.nonfinite);
+    count(6, helps);
+    s.secant_helps = helps != 0;
 }
 
-// How many points count, and the squares of their data.
-static __device__ int count_points(const FitModelJob& job, int64_t problem, double& squares) {
+static __device__ __forceinline__ void load(const States& all_states, int64_t problem, State& s) {
+    each_number(
+        s, [&](int at, double& value) { value = all_states.reals[at * all_states.problems + problem]; },
+        [&](int at, int32_t& value) { value = all_states.counts[at * all_states.problems + problem]; });
+}
+
+static __device__ __forceinline__ void store(const States& all_states, int64_t problem, State& s) {
+    each_number(
+        s, [&](int at, double& value) { all_states.reals[at * all_states.problems + problem] = value; },
+        [&](int at, int32_t& value) { all_states.counts[at * all_states.problems + problem] = value; });
+}
+
+static __device__ __forceinline__ double trial_of(const States& all_states, int64_t problem, int j) {
+    return all_states.reals[(n + j) * all_states.problems + problem];
+}
+
+// A thread has a problem: its state, and its place among the rows.
+extern "C" __global__ void fit_begin(const __grid_constant__ FitModelJob job, double* reals, int32_t* counts,
+                                     int32_t* rows, Scalar* points) {
+    const int64_t problem = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (problem >= job.problems) return;
+    const Scalar* start = static_cast<const Scalar*>(job.start) + problem * job.start_stride;
+    double x0[n], squares = 0;
+    for (int j = 0; j < n; ++j) x0[j] = double(start[j]);
+    State s;
+    begin_one(Size(), job.options, job.low + problem * job.low_stride, job.high + problem * job.high_stride,
+              x0, s);
+    // How many points count, and the squares of their data.
     const Scalar* y = static_cast<const Scalar*>(job.y) + problem * job.y_stride;
     const Scalar* w =
         job.weights ? static_cast<const Scalar*>(job.weights) + problem * job.weights_stride : nullptr;
     int counted = 0;
-    squares = 0;
     for (int i = 0; i < job.points; ++i) {
         const double weight = w ? double(w[i]) : 1.0;
         if (weight == 0) continue;
         ++counted;
         if (job.y) squares += weight * double(y[i]) * (weight * double(y[i]));
     }
-    return counted;
-}
-
-static __device__ void write_trial(Scalar* trial, int64_t problem, const State& s) {
-    for (int j = 0; j < n; ++j) trial[problem * n + j] = Scalar(s.trial[j]);
-}
-
-// A thread has a problem.
-extern "C" __global__ void fit_begin(const __grid_constant__ FitModelJob job, State* states, Scalar* trial,
-                                     int32_t* status) {
-    const int64_t problem = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-    if (problem >= job.problems) return;
-    const Scalar* start = static_cast<const Scalar*>(job.start) + problem * job.start_stride;
-    double x0[n], squares;
-    for (int j = 0; j < n; ++j) x0[j] = double(start[j]);
-    State& s = states[problem];
-    begin_fit(Size(), job.options, job.low + problem * job.low_stride, job.high + problem * job.high_stride,
-              x0, s);
-    const int counted = count_points(job, problem, squares);
-    if (counted == 0 && s.status == FitStatus::running) s.status = FitStatus::no_points;
+    if (counted == 0 && s.status == still_running) s.status = int(FitStatus::no_points);
     s.floor = is_finite(squares) ? 8 * job.options.epsilon * job.options.epsilon * squares : 0;
-    write_trial(trial, problem, s);
-    status[problem] = int32_t(s.status);
+    job.counts[(fit_counts - 1) * job.problems + problem] = counted;  // where the answer has them
+    store({job.problems, reals, counts}, problem, s);
+    rows[problem] = int32_t(problem);
+    for (int j = 0; j < n; ++j) points[problem * n + j] = Scalar(s.trial[j]);
 }
 
-// Rows are problems that run: values (rows, points), columns of J (n, rows, points) with column_stride
-// between them.
-extern "C" __global__ void __launch_bounds__(32 * warps)
-    fit_turn_rows(const __grid_constant__ FitModelJob job, State* states, Scalar* trial, int32_t* status,
-                  const int32_t* rows, int64_t count, const Scalar* values, const Scalar* columns,
-                  int64_t column_stride) {
-    __shared__ __align__(16) State kept[warps];
-    __shared__ double sums[warps][1 + n + packed];
-    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-    const int64_t row = int64_t(blockIdx.x) * warps + warp;
-    if (row >= count) return;
-    const int64_t problem = rows[row];
-    // The state comes and goes by words, which lie side by side.
-    constexpr int words = int(sizeof(State) / sizeof(int32_t));
-    const int32_t* from = reinterpret_cast<const int32_t*>(states + problem);
-    int32_t* here = reinterpret_cast<int32_t*>(kept + warp);
-    for (int k = lane; k < words; k += 32) here[k] = from[k];
-
-    const Scalar* y = static_cast<const Scalar*>(job.y) + problem * job.y_stride;
-    const Scalar* w =
-        job.weights ? static_cast<const Scalar*>(job.weights) + problem * job.weights_stride : nullptr;
-    const Scalar* value = values + row * job.points;
-    const Scalar* column = columns + row * job.points;
+// Values (count, points) and columns of J (n, count, points) of the rows become cost, g and H: a row of
+// `sums` for each number.
+extern "C" __global__ void __launch_bounds__(threads)
+    fit_sums(const __grid_constant__ FitModelJob job, const int32_t* status, const int32_t* rows,
+             int64_t count, const Scalar* values, const Scalar* columns, double* sums) {
+    const int64_t row = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) / lanes;
+    const int lane = threadIdx.x % lanes;
+    const int64_t problem = row < count ? rows[row] : 0;
+    const bool runs = row < count && status[problem] == still_running;
     double cost = 0, g[n], H[packed];
 #pragma unroll
     for (int j = 0; j < n; ++j) g[j] = 0;
 #pragma unroll
     for (int k = 0; k < packed; ++k) H[k] = 0;
-    for (int i = lane; i < job.points; i += 32) {
-        const double weight = w ? double(w[i]) : 1.0;
-        if (weight == 0) continue;
-        const FitPoint found = fit_point(FitLoss(job.loss), job.loss_scale, double(value[i]),
-                                         job.y ? double(y[i]) : 0.0, weight);
-        cost += found.cost;
-        double J[n];
+    if (runs) {
+        const Scalar* y = static_cast<const Scalar*>(job.y) + problem * job.y_stride;
+        const Scalar* w =
+            job.weights ? static_cast<const Scalar*>(job.weights) + problem * job.weights_stride : nullptr;
+        const Scalar* value = values + row * job.points;
+        const Scalar* column = columns + row * job.points;
+        const int64_t apart = count * job.points;
+        for (int i = lane; i < job.points; i += lanes) {
+            const double weight = w ? double(w[i]) : 1.0;
+            if (weight == 0) continue;
+            const FitPoint found = fit_point(FitLoss(job.loss), job.loss_scale, double(value[i]),
+                                             job.y ? double(y[i]) : 0.0, weight);
+            cost += found.cost;
+            double J[n];
 #pragma unroll
-        for (int j = 0; j < n; ++j) J[j] = double(column[j * column_stride + i]);
+            for (int j = 0; j < n; ++j) J[j] = double(column[j * apart + i]);
 #pragma unroll
-        for (int j = 0; j < n; ++j) {
-            g[j] += found.pull * J[j];
-            const double left = found.curve * J[j];
+            for (int j = 0; j < n; ++j) {
+                g[j] += found.pull * J[j];
+                const double left = found.curve * J[j];
 #pragma unroll
-            for (int k = 0; k <= j; ++k) H[at(j, k)] += left * J[k];
+                for (int k = 0; k <= j; ++k) H[at(j, k)] += left * J[k];
+            }
         }
     }
-    cost = warp_sum(cost);
+    // (Every lane has the total, and writes some of them: the numbers are many, and the rows of a warp few.)
+    const auto total = [&](int place, double value) {
 #pragma unroll
-    for (int j = 0; j < n; ++j) g[j] = warp_sum(g[j]);
+        for (int offset = lanes / 2; offset; offset >>= 1)
+            value += __shfl_xor_sync(whole_warp, value, offset);
+        if (runs && lane == place % lanes) sums[place * count + row] = value;
+    };
+    total(0, cost);
 #pragma unroll
-    for (int k = 0; k < packed; ++k) H[k] = warp_sum(H[k]);
-    double* own = sums[warp];
-    if (lane == 0) {
+    for (int j = 0; j < n; ++j) total(1 + j, g[j]);
 #pragma unroll
-        for (int j = 0; j < n; ++j) own[1 + j] = g[j];
+    for (int k = 0; k < packed; ++k) total(1 + n + k, H[k]);
+}
+
+// A bit of `going` for each row that runs on, and their number in every block.
+extern "C" __global__ void __launch_bounds__(threads)
+    fit_decide(const __grid_constant__ FitModelJob job, double* reals, int32_t* counts, const int32_t* rows,
+               int64_t count, const double* sums, uint32_t* going, int32_t* totals) {
+    __shared__ int32_t of_warp[threads / 32];
+    const int64_t row = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    const States states = {job.problems, reals, counts};
+    bool runs = false;
+    if (row < count) {
+        const int64_t problem = rows[row];
+        if (counts[problem] == still_running) {
+            State s;
+            load(states, problem, s);
+            double g[n], H[packed];
+            const double cost = sums[row];
 #pragma unroll
-        for (int k = 0; k < packed; ++k) own[1 + n + k] = H[k];
+            for (int j = 0; j < n; ++j) g[j] = sums[(1 + j) * count + row];
+#pragma unroll
+            for (int k = 0; k < packed; ++k) H[k] = sums[(1 + n + k) * count + row];
+            runs = side_turn<double>(Size(), job.options, job.low + problem * job.low_stride,
+                                     job.high + problem * job.high_stride, s, cost, g, H);
+            store(states, problem, s);
+        }
     }
-    __syncwarp();
-    if (lane == 0) {
-        State& s = kept[warp];
-        fit_turn(Size(), job.options, job.low + problem * job.low_stride,
-                 job.high + problem * job.high_stride, s, cost, own + 1, own + 1 + n);
-        write_trial(trial, problem, s);
-        status[problem] = int32_t(s.status);
+    const unsigned bits = __ballot_sync(whole_warp, runs);
+    if (threadIdx.x % 32 == 0) {
+        going[row / 32] = bits;
+        of_warp[threadIdx.x / 32] = __popc(bits);
     }
-    __syncwarp();
-    int32_t* to = reinterpret_cast<int32_t*>(states + problem);
-    for (int k = lane; k < words; k += 32) to[k] = here[k];
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        int32_t sum = 0;
+        for (int k = 0; k < int(blockDim.x) / 32; ++k) sum += of_warp[k];
+        totals[blockIdx.x] = sum;
+    }
+}
+
+// Numbers of the blocks become those of the blocks before; their sum is `running`, and `seen` by the host.
+// One block.
+extern "C" __global__ void fit_offsets(int32_t* totals, int64_t blocks, int32_t* running, int32_t* seen) {
+    __shared__ int32_t of_warp[32];
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    int32_t before = 0;
+    for (int64_t first = 0; first < blocks; first += blockDim.x) {
+        const int64_t block = first + threadIdx.x;
+        const int32_t own = block < blocks ? totals[block] : 0;
+        int32_t sum = own;
+#pragma unroll
+        for (int offset = 1; offset < 32; offset <<= 1) {
+            const int32_t left = __shfl_up_sync(whole_warp, sum, offset);
+            if (lane >= offset) sum += left;
+        }
+        if (lane == 31) of_warp[warp] = sum;
+        __syncthreads();
+        int32_t whole = 0;
+        for (int k = 0; k < int(blockDim.x) / 32; ++k) {
+            if (k == warp) sum += whole;
+            whole += of_warp[k];
+        }
+        if (block < blocks) totals[block] = before + sum - own;
+        before += whole;
+        __syncthreads();
+    }
+    if (threadIdx.x == 0) *running = *seen = before;
+}
+
+// Rows in their order, those that run on first: as many as there is room for, with the points that they want.
+extern "C" __global__ void __launch_bounds__(threads)
+    fit_pick(int64_t problems, double* reals, const uint32_t* going, const int32_t* totals,
+             const int32_t* running, const int32_t* rows, int64_t count, int32_t* next, Scalar* points,
+             int64_t room) {
+    const int64_t row = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (row >= count) return;
+    const uint32_t bits = going[row / 32], own = 1u << (row % 32);
+    int32_t before = totals[row / threads] + __popc(bits & (own - 1));
+    for (int64_t word = row / threads * (threads / 32); word < row / 32; ++word)
+        before += __popc(going[word]);
+    const int64_t to = bits & own ? before : *running + (row - before);
+    if (to >= room) return;
+    const int64_t problem = rows[row];
+    next[to] = int32_t(problem);
+    const States states = {problems, reals, nullptr};
+    for (int j = 0; j < n; ++j) points[to * n + j] = Scalar(trial_of(states, problem, j));
 }
 
 // A thread has a problem.
-extern "C" __global__ void fit_ends(const __grid_constant__ FitModelJob job, const State* states) {
+extern "C" __global__ void fit_ends(const __grid_constant__ FitModelJob job, double* reals, int32_t* counts) {
     const int64_t problem = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
     if (problem >= job.problems) return;
-    double squares;
-    const int counted = count_points(job, problem, squares);
+    State s;
+    load({job.problems, reals, counts}, problem, s);
     write_answer(Size(), job, problem, job.low + problem * job.low_stride,
-                 job.high + problem * job.high_stride, states[problem], counted);
+                 job.high + problem * job.high_stride, state_of(Size(), s),
+                 job.counts[(fit_counts - 1) * job.problems + problem]);
 }

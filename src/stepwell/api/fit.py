@@ -199,11 +199,11 @@ def curve_fit(
         progress=progress, callback=callback,
     )  # fmt: skip
     options = read_options(given)
-    plain = jac is None and linear is None and starts is None and callback is None
-    if plain and hasattr(f, "__stepwell_fit_on_device__") and is_array(ydata) and is_cuda(ydata):
+    if linear is None and starts is None and callback is None and is_array(ydata) and is_cuda(ydata):
         read = (xdata, ydata, p0, sigma, absolute_sigma, bounds, nan_policy, mask, fixed, own_x, options)
-        found: FitResult = f.__stepwell_fit_on_device__(*read)
-        return found
+        found = _curve_on_device(f, jac, read)
+        if found is not None:
+            return found
     whole = None
     if sigma is not None and axes_of(ydata) == 1 and axes_of(sigma) == 2:
         whole, sigma = sigma, None
@@ -220,10 +220,6 @@ def curve_fit(
         require(loss == "linear", "loss", loss, "'linear' where parameters are projected out")
         require(starts is None, "starts", starts, "None with linear")
         return result_of(problem, solve_projected(problem, evaluation, places), evaluation, curve)
-    if whole is None and starts is None and compiled is None and is_array(ydata) and is_cuda(ydata):
-        on_device = _on_device(problem, curve, jac, ydata, evaluation)
-        if on_device is not None:
-            return on_device
     run = solve if compiled is None or callable(jac) or callback is not None else _Compiled(compiled)
     if starts is not None:
         best, chosen = over_starts(problem, evaluation, starts, run)
@@ -248,13 +244,14 @@ def _differentiable(
     return found
 
 
-def _on_device(problem: FitProblem, function: Any, jac: Any, data: Any, evaluation: Any) -> FitResult | None:
-    """Fit on the device where the arrays are; None where that cannot be done, and the host decides."""
-    from stepwell.fit.device_loop import device_result, fits_on_device, solve_on_device
+def _curve_on_device(f: Any, jac: Any, read: tuple[Any, ...]) -> FitResult | None:
+    """Fit data on the device where they are; None where that cannot be done, and the host decides."""
+    if hasattr(f, "__stepwell_fit_on_device__"):
+        return f.__stepwell_fit_on_device__(*read) if jac is None else None
+    from stepwell.fit.device_loop import fit_curve_on_device, fits_on_device
 
-    if not fits_on_device(problem, problem.template, jac):
-        return None
-    return device_result(problem, solve_on_device(problem, function, jac, data, problem.template), evaluation)
+    n = arguments.count_parameters(f, read[2], parameter_names(f))
+    return fit_curve_on_device(f, jac, n, *read) if fits_on_device(read[1], jac, n) else None
 
 
 class _Compiled:
@@ -352,8 +349,9 @@ threads, progress
     if starts is not None:
         ends, chosen = over_starts(problem, evaluation, starts, solve)
         return result_of(problem, ends, evaluation, None, chosen)
-    if is_array(x0) and is_cuda(x0):
-        on_device = _on_device(problem, function, jac, None, evaluation)
-        if on_device is not None:
-            return on_device
+    if is_array(x0) and is_cuda(x0) and callback is None:
+        from stepwell.fit.device_loop import fits_on_device, minimise_on_device
+
+        if fits_on_device(x0, jac, problem.parameters):
+            return minimise_on_device(problem, function, jac)
     return solved(problem, solve, evaluation, None)

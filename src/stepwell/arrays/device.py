@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -92,6 +93,10 @@ def seconds_of(work: Callable[[], Any], repeats: int, template: Array) -> float:
     return (time.perf_counter() - start) / repeats
 
 
+#: Arrays of JAX of so many numbers are made on the device, by a program that is compiled for each shape.
+LARGE = 1 << 20
+
+
 def empty_on_device(shape: Any, dtype: str, template: Array) -> Array:
     """Return an array on the template's device that kernels may write, with anything in it.
 
@@ -108,7 +113,12 @@ def empty_on_device(shape: Any, dtype: str, template: Array) -> Array:
 
         with template.device:
             return cupy.empty(shape, dtype=dtype)
-    return bytes_on_device(np.zeros(shape, dtype), template)
+    import jax
+
+    if math.prod(shape if isinstance(shape, tuple | list) else (shape,)) < LARGE:
+        return bytes_on_device(np.zeros(shape, dtype), template)
+    with jax_double():  # (made there: it would take longer to bring it than to use it)
+        return jax.numpy.zeros(shape, dtype, device=next(iter(template.devices()))).block_until_ready()
 
 
 def bytes_on_device(values: np.ndarray, template: Array) -> Array:

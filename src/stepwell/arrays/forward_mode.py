@@ -5,6 +5,7 @@ Rows are independent, so that one tangent e_j serves all of them. A function tha
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import weakref
 from collections.abc import Callable
@@ -33,10 +34,10 @@ class Batched(Protocol):
 
 
 class Programs:
-    """Values (k, m) and columns of J (n, k, m) of a function of x, points and rows."""
+    """Values (k, m), columns of J (n, k, m), and both at once, of a function of x, points and rows."""
 
-    def __init__(self, values: Callable[..., Any], columns: Callable[..., Any]) -> None:
-        self.values, self.columns = values, columns
+    def __init__(self, values: Callable[..., Any], columns: Callable[..., Any], both: Callable[..., Any]) -> None:
+        self.values, self.columns, self.both = values, columns, both
 
 
 #: Compiled programs of functions that are still there.
@@ -112,7 +113,10 @@ def _by_jax(function: Any, points: int | None) -> Programs:
 
         return jax.vmap(along)(jnp.eye(n, dtype=p.dtype))
 
-    return Programs(jax.jit(batched), jax.jit(columns))
+    def both(x: Any, p: Any, rows: Any) -> Any:  # (what they share is found by the compiler)
+        return batched(x, p, rows), columns(x, p, rows)
+
+    return Programs(jax.jit(batched), jax.jit(columns), jax.jit(both))
 
 
 def torch_function(function: Any, points: int | None) -> Callable[[Any, Any, Any], Any]:
@@ -153,19 +157,28 @@ def _by_torch(function: Any, points: int | None) -> Programs:
         with torch.no_grad():
             return at(x, p, rows)
 
-    def columns(x: Any, p: Any, rows: Any) -> Any:
+    def tangents_of(x: Any, p: Any, rows: Any) -> tuple[Callable[[Any], Any], Any]:
         tangents = torch.eye(p.shape[1], dtype=p.dtype, device=p.device)
+        return lambda one: torch.func.jvp(lambda q: at(x, q, rows), (p,), (one.expand(p.shape),)), tangents
 
-        def along(tangent: Any) -> Any:
-            return torch.func.jvp(lambda q: at(x, q, rows), (p,), (tangent.expand(p.shape),))[1]
-
+    def columns(x: Any, p: Any, rows: Any) -> Any:
+        along, tangents = tangents_of(x, p, rows)
         with torch.no_grad():
             if state.get("apart"):
-                return torch.stack([along(tangent) for tangent in tangents])
+                return torch.stack([along(tangent)[1] for tangent in tangents])
             try:
-                return torch.func.vmap(along)(tangents)
+                return torch.func.vmap(lambda one: along(one)[1])(tangents)
             except RuntimeError:  # functions that look at values: one tangent after the other
                 state["apart"] = True
-                return torch.stack([along(tangent) for tangent in tangents])
+                return torch.stack([along(tangent)[1] for tangent in tangents])
 
-    return Programs(values, columns)
+    def both(x: Any, p: Any, rows: Any) -> Any:
+        along, tangents = tangents_of(x, p, rows)
+        with torch.no_grad():
+            if not state.get("apart"):
+                # (Values do not depend on the tangent: they are found once.)
+                with contextlib.suppress(RuntimeError, ValueError):
+                    return torch.func.vmap(along, out_dims=(None, 0))(tangents)
+            return values(x, p, rows), columns(x, p, rows)
+
+    return Programs(values, columns, both)

@@ -276,7 +276,7 @@ def read_curve(
     own = owns_x(xdata, lead, points, own_x)
     single = _is_single(template, y, xdata)
     names = parameter_names(f)
-    n = _count(f, p0, names)
+    n = count_parameters(f, p0, names)
     low, high = read_bounds(bounds, lead, n)
     x0 = read_start(p0, low, high, lead, n, "p0")
     low, high = hold_fixed(fixed, x0, low, high, lead, names)
@@ -324,7 +324,8 @@ def in_single(x0: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[np.nda
     return np.ascontiguousarray(np.minimum(np.maximum(start.astype(np.float64), low), high)), low, high
 
 
-def _count(f: Any, p0: Any, names: tuple[str, ...] | None) -> int:
+def count_parameters(f: Any, p0: Any, names: tuple[str, ...] | None) -> int:
+    """Return how many parameters a model has: those of the start, or those that its signature names."""
     if p0 is not None:
         shape = tuple(p0.shape) if hasattr(p0, "shape") else on_host("p0", p0).shape
         n = int(shape[-1]) if shape else 1

@@ -1,108 +1,130 @@
-"""The loop of fits whose model PyTorch or JAX evaluates on a CUDA device: sums and decisions are a kernel there."""
+"""Fits whose model PyTorch or JAX evaluates on a CUDA device: sums, decisions and the choice of rows are kernels there.
+
+The host learns after a turn how many run on, and evaluates that many rows. Where few do, turns of PyTorch's are a
+CUDA graph, and the host looks now and then.
+"""
 
 from __future__ import annotations
 
-import functools
+import ctypes
+import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from stepwell.arrays import Array, copy_to_device_of, host_copy, is_cuda, kind_of, namespace_of, wait_for_values
+from stepwell.arrays import (
+    Array,
+    capture,
+    copy_to_device_of,
+    differentiating_library,
+    is_cuda,
+    namespace_of,
+    shapes_are_compiled,
+    wait_for_values,
+)
+from stepwell.arrays.checks import read_array
 from stepwell.arrays.device_memory import DeviceMemory
+from stepwell.arrays.forward_mode import Programs, programs_for
 from stepwell.arrays.kinds import as_contiguous
 from stepwell.cuda import runtime
 from stepwell.cuda.layouts import structure
-from stepwell.fit.assembling import Again
-from stepwell.fit.evaluation import Evaluation
-from stepwell.fit.functions import Curve, Function, called_jac
-from stepwell.fit.library_evaluation import SHRINK, SMALLEST, programs_of
+from stepwell.fit.device_arguments import DeviceFit, core_options, read_on_device, result_on_device
+from stepwell.fit.functions import Curve, Function, called_jac, parameter_names
+from stepwell.fit.library_evaluation import SHRINK, SMALLEST
 from stepwell.fit.models.host import ends_of
 from stepwell.fit.models.job import COUNTS, REALS, Arrays
 from stepwell.fit.problem import FitProblem
 from stepwell.fit.result import FitResult
 
-#: Most parameters of a fit that a warp adds up in registers.
+#: Most parameters of a fit that kernels keep in registers.
 MAX_PARAMETERS = 16
-#: Threads of a block where a thread has a problem; problems of a block where a warp has one.
-THREADS, WARPS = 128, 4
-RUNNING = 100
+#: Threads of a block, of the block that adds up what blocks found, and lanes of a row (src/cuda/fit/fit_turn.cu).
+THREADS, OFFSET_THREADS, LANES = 128, 1024, 8
+#: Numbers of a state: 4n + n(n + 1) and these, and whole ones.
+STATE_REALS, STATE_COUNTS = 7, 7
+#: Turns are captured when so many have passed and so few rows run that launching them takes longer than they do; a
+#: graph has `IN_GRAPH` of them.
+BEFORE_GRAPH, FEW, IN_GRAPH = 4, 16384, 2
 
 
-def fits_on_device(problem: FitProblem, data: Any, jac: Any) -> bool:
-    """Whether a batch can be fitted without the host: tensors or arrays of JAX on a device, by forward mode or jac."""
-    if problem.lone or problem.problems == 0 or problem.parameters > MAX_PARAMETERS or problem.callback is not None:
-        return False
-    return kind_of(data) in ("torch", "jax") and is_cuda(data) and (jac is None or callable(jac))
+def fits_on_device(data: Any, jac: Any, parameters: int) -> bool:
+    """Whether a batch is fitted without the host: of tensors or arrays of JAX on a device, by forward mode or jac."""
+    known = differentiating_library(data) is not None and is_cuda(data)
+    several = known and data.ndim > 1 and 0 not in tuple(data.shape)
+    return several and parameters <= MAX_PARAMETERS and (jac is None or callable(jac))
 
 
-@functools.lru_cache(maxsize=64)
-def _kernels(single: bool, n: int, device_id: int) -> dict[str, Any]:
-    defines: dict[str, str | int] = {"SW_SCALAR": "float" if single else "double", "SW_PARAMETERS": n}
-    entries = ("fit_begin", "fit_turn_rows", "fit_ends")
-    return {entry: runtime.load_kernel("fit_turn", entry, defines, device_id) for entry in entries}
+@dataclasses.dataclass
+class _Rows:
+    """Problems that are evaluated in a turn, and the points wanted of them."""
+
+    held: int
+    points: Array  # (held, n)
+    rows: Array  # (held,), int32
+    spare: Array  # the next turn's rows
 
 
-class _DeviceBatch:
-    """Fits on a device: states, trial points and statuses in its memory."""
+class _Batch:
+    """Fits on a device: states and answers in its memory, and the launches of a turn."""
 
-    def __init__(self, problem: FitProblem, data: Array | None, template: Array, points: int, epsilon: float) -> None:
-        self._problem = problem
-        self.memory = memory = DeviceMemory(template)
+    def __init__(self, fit: DeviceFit) -> None:
+        self.fit = fit
+        self.memory = memory = DeviceMemory(fit.template)
         memory.make_current()
-        n, B = problem.parameters, problem.problems
-        self.real = "float32" if problem.single else "float64"
-        like = template
-        y = None if data is None else as_contiguous(_as(data.reshape(-1, points), self.real))
-        weights = None if problem.weights is None else _as(copy_to_device_of(problem.weights, like), self.real)
-        start = _as(copy_to_device_of(problem.x0, like), self.real)
-        bounds = [memory.upload(np.ascontiguousarray(side).tobytes()) for side in (problem.low, problem.high)]
-        wanted = problem.uncertainty
+        n, B = fit.parameters, fit.problems
+        bounds = [memory.upload(np.ascontiguousarray(side).tobytes()) for side in (fit.low, fit.high)]
+        wanted = fit.uncertainty
         self.arrays = Arrays(
             x=None,
-            y=y,
-            weights=weights,
-            start=start,
+            y=fit.y,
+            weights=fit.weights,
+            start=fit.start,
             low=bounds[0],
             high=bounds[1],
-            values=memory.empty((B, n), self.real),
+            values=memory.empty((B, n), fit.real),
             variances=memory.empty((B, n), "float64") if wanted is not None else None,
             covariance=memory.empty((B, n, n), "float64") if wanted == "covariance" else None,
             reals=memory.empty((len(REALS), B), "float64"),
             counts=memory.empty((len(COUNTS), B), "int32"),
             active=memory.empty((B, n), "int8"),
         )
-        self.trial = memory.empty((B, n), self.real)
-        self.status = memory.empty(B, "int32")
-        # (A few doubles more than a state has.)
-        self._states = memory.empty(B * 8 * (4 * n + n * (n + 1) + 16), "uint8")
-        self._job = self._make_job(points, epsilon)
-        self._kernels = _kernels(problem.single, n, memory.device_id)
-        blocks = -(-B // THREADS)
-        self._launch("fit_begin", blocks, THREADS, self._address(self.trial), self._address(self.status))
+        self._reals = memory.empty((4 * n + n * (n + 1) + STATE_REALS, B), "float64")
+        self._counts = memory.empty((STATE_COUNTS, B), "int32")
+        self._sums = memory.empty((1 + n + n * (n + 1) // 2, B), "float64")
+        blocks = _blocks(B)
+        self._going, self._totals = memory.empty(blocks * THREADS // 32, "int32"), memory.empty(blocks, "int32")
+        self._running, self._seen = memory.empty(1, "int32"), runtime.PinnedBuffer(4)
+        self._job = self._make_job()
+        defines: dict[str, str | int] = {"SW_SCALAR": "float" if fit.single else "double", "SW_PARAMETERS": n}
+        self._kernels = {
+            name: runtime.load_kernel("fit_turn", name, defines, memory.device_id)
+            for name in ("fit_begin", "fit_sums", "fit_decide", "fit_offsets", "fit_pick", "fit_ends")
+        }
 
-    def _address(self, array: Array | None) -> int:
-        return self.memory.address(array)
-
-    def _make_job(self, points: int, epsilon: float) -> Any:
-        problem, a, address = self._problem, self.arrays, self._address
-        options = problem.options(epsilon)
-        n = problem.parameters
+    def _make_job(self) -> Any:
+        fit, a, address = self.fit, self.arrays, self.memory.address
+        options = fit.options
+        n = fit.parameters
         names = ("ftol", "gtol", "xtol", "epsilon", "max_iterations", "max_evaluations", "single", "secant")
-        step = n if len(problem.low) > 1 else 0
+
+        def step(array: Array | None, size: int) -> int:
+            return size if array is not None and array.shape[0] > 1 else 0
+
         return structure("FitModelJob")(
-            problems=problem.problems,
-            points=points,
+            problems=fit.problems,
+            points=fit.points,
             parameters=n,
             y=address(a.y),
-            y_stride=points if a.y is not None and a.y.shape[0] > 1 else 0,
+            y_stride=step(a.y, fit.points),
             weights=address(a.weights),
-            weights_stride=points if a.weights is not None and a.weights.shape[0] > 1 else 0,
+            weights_stride=step(a.weights, fit.points),
             start=address(a.start),
-            start_stride=n,
+            start_stride=step(a.start, n),
             low=address(a.low),
             high=address(a.high),
-            low_stride=step,
-            high_stride=step,
+            low_stride=step(fit.low, n),
+            high_stride=step(fit.high, n),
             options=structure("FitOptions")(**{name: options[name] for name in names}),
             loss=options["loss"],
             loss_scale=options["scale"],
@@ -115,123 +137,190 @@ class _DeviceBatch:
             active=address(a.active),
         )
 
-    def _launch(self, entry: str, blocks: int, threads: int, *arguments: Any) -> None:
-        memory = self.memory
-        stream = memory.stream()
-        runtime.launch(
-            self._kernels[entry], blocks, threads, stream, self._job, self._address(self._states), *arguments
-        )
-        memory.done(stream, [])
+    def _launch(self, name: str, blocks: int, *arguments: Any, threads: int = THREADS) -> None:
+        address = self.memory.address
+        given = (address(one) if hasattr(one, "shape") else one for one in arguments)
+        runtime.launch(self._kernels[name], blocks, threads, self.memory.stream(), *given)
 
-    def running(self) -> np.ndarray:
-        """Return which problems run, on the host: a few bytes per problem."""
-        return np.flatnonzero(self.memory.read(self.status, self.memory.stream()) == RUNNING)
+    def rows(self, held: int) -> _Rows:
+        """Return room for some rows."""
+        memory, n = self.memory, self.fit.parameters
+        room = (memory.empty(held, "int32") for _ in range(2))
+        return _Rows(held, memory.empty((held, n), self.fit.real), *room)
 
-    def turn(self, rows: Array, count: int, values: Array, columns: Array) -> None:
-        """Take values (rows, m) and columns of J (n, rows, m) of the first `count` rows, and decide."""
-        values, columns = (as_contiguous(_as(part, self.real)) for part in (values, columns))
-        wait_for_values(columns)
-        held = int(values.shape[0]) * int(values.shape[1])
-        self._launch(
-            "fit_turn_rows",
-            -(-count // WARPS),
-            32 * WARPS,
-            self._address(self.trial),
-            self._address(self.status),
-            self._address(rows),
-            count,
-            self._address(values),
-            self._address(columns),
-            held,
-        )
-        self._kept = (rows, values, columns)  # until the next turn: the kernel reads them
+    def begin(self) -> _Rows:
+        """Begin all fits; return all rows, at their starts."""
+        room = self.rows(self.fit.problems)
+        arguments = (self._job, self._reals, self._counts, room.rows, room.points)
+        self._launch("fit_begin", _blocks(room.held), *arguments)
+        self.wait_for_library()
+        return room
+
+    def turn(self, room: _Rows, values: Array, columns: Array) -> None:
+        """Take values (rows, m) and columns of J (n, rows, m), decide, and count who runs on."""
+        blocks, job, reals, counts = _blocks(room.held), self._job, self._reals, self._counts
+        of_rows = (room.rows, room.held)
+        self._launch("fit_sums", _blocks(LANES * room.held), job, counts, *of_rows, values, columns, self._sums)
+        self._launch("fit_decide", blocks, job, reals, counts, *of_rows, self._sums, self._going, self._totals)
+        counted = (self._totals, blocks, self._running, self._seen.handle)
+        self._launch("fit_offsets", 1, *counted, threads=OFFSET_THREADS)
+
+    def running(self) -> int:
+        """Return how many fits run on, when all that is launched is done."""
+        self.memory.wait(self.memory.stream())
+        return ctypes.c_int32.from_address(self._seen.handle).value
+
+    def pick(self, room: _Rows, held: int) -> _Rows:
+        """Return as many rows with the points they want, those that run first; the same room where it has the size."""
+        to = room if held == room.held else self.rows(held)
+        next_rows = to.spare if to is room else to.rows
+        chosen = (self._reals, self._going, self._totals, self._running, room.rows, room.held)
+        self._launch("fit_pick", _blocks(room.held), self.fit.problems, *chosen, next_rows, to.points, held)
+        if to is room:
+            room.rows, room.spare = room.spare, room.rows
+        return to
+
+    def wait_for_library(self) -> None:
+        """Let a library that does not know our stream read what was launched."""
+        self.memory.done(self.memory.stream(), [])
 
     def ends(self) -> dict[str, Any]:
         """Return what holds at the ends, on the device."""
-        self._launch("fit_ends", -(-self._problem.problems // THREADS), THREADS)
+        self._launch("fit_ends", _blocks(self.fit.problems), self._job, self._reals, self._counts)
+        self.memory.done(self.memory.stream(), [])
         return ends_of(self.arrays)
 
 
-def _as(array: Array, real: str) -> Array:
-    xp = namespace_of(array)
-    return xp.astype(array, getattr(xp, real), copy=False)
+def _blocks(threads: int) -> int:
+    return -(-threads // THREADS)
 
 
-def solve_on_device(
-    problem: FitProblem, function: Function, jac: Any, data: Array | None, template: Array
-) -> dict[str, Any]:
-    """Fit a batch on the device of its arrays; what is returned is there, too."""
-    programs = programs_of(function, kind_of(template), problem.points or None)
-    given = None if jac is None else called_jac(function, jac)
-    compiled = kind_of(template) == "jax"
-    rows, held = np.arange(problem.problems), problem.problems
-    x = copy_to_device_of(problem.x0, template)
-    batch: _DeviceBatch | None = None
-    while len(rows):
-        count = len(rows)
-        if compiled and batch is not None:  # a few sizes alone are compiled for
-            while held > SMALLEST and count * SHRINK <= held:
-                held = max(-(-held // SHRINK), SMALLEST, count)
-            rows = np.concatenate([rows, np.full(held - count, rows[0])])
-        which = copy_to_device_of(rows.astype(np.int32), template)  # (int64 is not to be had of JAX as it comes)
-        if batch is not None:
-            x = batch.trial[which]
-        abscissa = _abscissa(function, which, template)
-        values = programs.values(abscissa, x, which)
-        if batch is None:
-            problem.points = int(values.shape[1])
-            epsilon = float(np.finfo(np.float32 if problem.single else np.float64).eps)
-            batch = _DeviceBatch(problem, data, template, problem.points, epsilon)
-            if len(batch.running()) < count:  # some have no points, or bounds that cross
-                rows = batch.running()
-                continue
-        if given is None:
-            columns = programs.columns(abscissa, x, which)
+class _Model:
+    """The caller's model: values and columns of J of some rows, in one piece and in the type of the fit."""
+
+    def __init__(self, fit: DeviceFit, function: Function, jac: Any) -> None:
+        self._fit, self._function = fit, function
+        self._given = None if jac is None else called_jac(function, jac)
+        self._programs: Programs = programs_for(function, fit.template, fit.points or None)
+
+    def _abscissa(self, rows: Array) -> Any:
+        return self._function.abscissa(rows) if isinstance(self._function, Curve) else None
+
+    def values(self, points: Array, rows: Array) -> Array:
+        """Return values (rows, m)."""
+        return self._programs.values(self._abscissa(rows), points, rows)
+
+    def both(self, points: Array, rows: Array) -> tuple[Array, Array]:
+        """Return values (rows, m) and columns (n, rows, m)."""
+        if self._given is None:
+            values, columns = self._programs.both(self._abscissa(rows), points, rows)
         else:
-            columns = namespace_of(x).moveaxis(given(x, which), 2, 0)
-        batch.turn(which, count, values, columns)
-        rows = batch.running()
-        if problem.progress is not None:
-            problem.progress(problem.problems - len(rows), problem.problems)
-    assert batch is not None
+            values, found = self.values(points, rows), self._given(points, rows)
+            wanted = (*(int(side) for side in values.shape), self._fit.parameters)
+            if tuple(found.shape) != wanted:
+                raise ValueError(f"jac returned shape {tuple(found.shape)}; allowed: {wanted}, points by parameters")
+            columns = namespace_of(found).moveaxis(found, 2, 0)
+        values, columns = (self._readable(part) for part in (values, columns))
+        return values, columns
+
+    def _readable(self, array: Array) -> Array:
+        xp = namespace_of(array)
+        return wait_for_values(as_contiguous(xp.astype(array, getattr(xp, self._fit.real), copy=False)))
+
+
+def solve_on_device(fit: DeviceFit, model: _Model) -> dict[str, Any]:
+    """Fit a batch on the device of its arrays; what is returned is there, too."""
+    batch = _Batch(fit)
+    compiled, problems = shapes_are_compiled(fit.template), fit.problems
+    room, running, turns = batch.begin(), problems, 0
+    replay: Callable[[], Any] | None = None
+    captures = batch.memory.follows
+    while running:
+        if replay is None:
+            made = model.both(room.points, room.rows)
+            batch.turn(room, *made)
+            turns += 1
+        else:
+            replay()
+        running = batch.running()
+        if fit.progress is not None:
+            fit.progress(problems - running, problems)
+        if running and replay is None:
+            room = batch.pick(room, _held(running, room.held) if compiled else running)
+            batch.wait_for_library()
+            if captures and turns >= BEFORE_GRAPH and running <= FEW:
+                replay = _captured(batch, model, room)
+                captures = replay is not None
     return batch.ends()
 
 
-def _abscissa(function: Function, which: Array, template: Array) -> Any:
-    if not isinstance(function, Curve):
+def _held(running: int, held: int) -> int:
+    """Return how many rows are evaluated, where programs are compiled for few numbers of them."""
+    while held > SMALLEST and running * SHRINK <= held:
+        held = max(-(-held // SHRINK), SMALLEST, running)
+    return held
+
+
+def _captured(batch: _Batch, model: _Model, room: _Rows) -> Callable[[], Any] | None:
+    """Return some turns of some rows as one launch; None where the model cannot be captured."""
+
+    def turns(stream: int) -> None:
+        for _ in range(IN_GRAPH):  # (an even number: rows are back where they were)
+            batch.turn(room, *model.both(room.points, room.rows))
+            batch.pick(room, room.held)
+
+    try:
+        replay: Callable[[], Any] = capture(batch.fit.template, turns)
+        return replay
+    except Exception:  # whatever a library says of what cannot be captured: turns are launched one by one
         return None
-    x = function.x
-    if isinstance(x, np.ndarray):
-        x = copy_to_device_of(x, template)
-    return x[..., which, :] if function.own else x
 
 
-def device_result(problem: FitProblem, ends: dict[str, Any], evaluation: Evaluation) -> FitResult:
-    """Return the result of a batch whose ends are on a device."""
-    xp, lead = namespace_of(ends["x"]), problem.lead
-
-    def shaped(values: Array | None) -> Any:
-        return None if values is None else xp.reshape(values, lead + tuple(values.shape[1:]))
-
-    variances = ends.get("variances")
-    named = ("cost", "promise", "distance", "violation", "optimality", "active_mask", "rank", "nit", "nfev", "njev",
-             "status")  # fmt: skip
-    return FitResult(
-        x=shaped(ends["x"]),
-        pcov=shaped(ends.get("pcov")),
-        stderr=None if variances is None else shaped(xp.sqrt(variances)),
-        dof=shaped(ends["points"] - ends["free"]),
-        names=problem.names,
-        _again=_Later(problem, evaluation, ends["x"]),
-        **{name: shaped(ends[name]) for name in named},
-    )
+def fit_curve_on_device(f: Callable[..., Any], jac: Any, n: int, xdata: Any, *arguments: Any) -> FitResult:
+    """Fit data by the caller's model where they are; the arguments are those of ``read_on_device``."""
+    fit, own = read_on_device(parameter_names(f), n, xdata, *arguments)
+    x = xdata
+    if isinstance(x, np.ndarray | list | tuple):
+        x = copy_to_device_of(np.ascontiguousarray(read_array("xdata", x)), fit.template)
+    if own:
+        x = x.reshape((*tuple(x.shape)[: x.ndim - len(fit.lead) - 1], -1, fit.points))
+    model = _Model(fit, Curve(f, x, own), jac)
+    return _result(fit, model, solve_on_device(fit, model))
 
 
-class _Later:
-    """Residuals and derivatives at the end, evaluated when they are asked for."""
+def minimise_on_device(problem: FitProblem, function: Function, jac: Any) -> FitResult:
+    """Minimise residuals where the start is."""
+    template = problem.template
+    start = copy_to_device_of(problem.x0, template)
+    fit = DeviceFit(
+        problem.lead, problem.single, template, None, None, start, problem.low, problem.high, core_options(problem),
+        problem.uncertainty, names=problem.names, progress=problem.progress,
+    )  # fmt: skip
+    rows = copy_to_device_of(np.arange(problem.problems, dtype=np.int32), template)
+    fit.points = int(_Model(fit, function, jac).values(start, rows).shape[1])
+    model = _Model(fit, function, jac)
+    return _result(fit, model, solve_on_device(fit, model))
 
-    def __init__(self, problem: FitProblem, evaluation: Evaluation, x: Array) -> None:
-        self._problem, self._evaluation, self._x = problem, evaluation, x
+
+def _result(fit: DeviceFit, model: _Model, ends: dict[str, Any]) -> FitResult:
+    return result_on_device(ends, fit.lead, fit.names, _Again(fit, model, ends["x"]))
+
+
+class _Again:
+    """Weighed residuals, or their derivatives, at the ends."""
+
+    def __init__(self, fit: DeviceFit, model: _Model, x: Array) -> None:
+        self._fit, self._model, self._x = fit, model, x
 
     def __call__(self, derivatives: bool) -> Any:
-        return Again(self._problem, self._evaluation, host_copy(self._x).astype(np.float64))(derivatives)
+        fit, xp = self._fit, namespace_of(self._x)
+        rows = copy_to_device_of(np.arange(fit.problems, dtype=np.int32), fit.template)
+        if derivatives:
+            found = xp.moveaxis(self._model.both(self._x, rows)[1], 0, 2)
+            weights = None if fit.weights is None else fit.weights[..., None]
+        else:
+            found, weights = self._model.values(self._x, rows), fit.weights
+            found = found if fit.y is None else found - fit.y
+        if weights is not None:
+            found = xp.where(weights == 0, xp.zeros_like(found), found * weights)
+        return xp.reshape(found, fit.lead + tuple(found.shape[1:]))
