@@ -43,6 +43,8 @@ extensions = [
     "numpydoc",
     "myst_parser",
     "sphinx_gallery.gen_gallery",
+    "accessible",
+    "formulas",
     "generated_tables",
     "thumbnails",
 ]
@@ -54,7 +56,7 @@ suppress_warnings = ["ref.python"]
 nitpicky = False  # numpydoc types such as "array of float64" are words, not names of classes
 
 # Pages are Markdown as the code host shows it; headings have its anchors.
-myst_enable_extensions = ["colon_fence", "deflist"]
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 4
 
 autosummary_generate = True
@@ -84,7 +86,7 @@ html_theme = "pydata_sphinx_theme"
 html_title = f"Stepwell {release}"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
-html_js_files = ["site.js"]
+html_math_renderer = "mathml"  # of docs/extensions/formulas.py
 html_sidebars = {"index": [], "search": []}
 html_show_sourcelink = False
 html_copy_source = False

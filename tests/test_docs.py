@@ -120,10 +120,23 @@ def test_links_lead_somewhere(page):
             assert anchor in slugs, f"{page.name} links to {file}#{anchor}"
 
 
-def words(text: str) -> int:
-    """Count the words that a reader reads one after the other: tables, addresses and blocks of code are looked up."""
+def prose(text: str) -> str:
+    """Return what a reader reads one word after the other: tables, addresses and blocks of code are looked up."""
     text = re.sub(r"^```.*?^```$|^(?: {4}.*\n)+|^\|.*$|<!--.*?-->", "", text, flags=re.MULTILINE | re.DOTALL)
-    return len(re.sub(r"\]\([^)]*\)", "]", text).split())
+    return re.sub(r"\]\([^)]*\)", "]", text)
+
+
+def words(text: str) -> int:
+    """Count them."""
+    return len(prose(text).split())
+
+
+def sentences(text: str) -> list[str]:
+    """Return the sentences of paragraphs and items of lists; code and formulas count as one word each."""
+    text = re.sub(r"`[^`]*`|\$[^$]+\$", "CODE", re.sub(r"\$\$.*?\$\$", "\n\n", prose(text), flags=re.DOTALL))
+    blocks = re.split(r"\n\s*\n|\n(?= *(?:[-*:] |\d+\. |#|:::))", text)
+    read = [" ".join(block.split()) for block in blocks if not block.lstrip().startswith(("#", ":::"))]
+    return [one for block in read for one in re.split(r"(?<=[.!?])[)*\"_]*\s+", block)]
 
 
 @pytest.mark.parametrize(
@@ -133,6 +146,23 @@ def test_pages_are_short(page):
     """Guides 1,500 words; performance and studies 800; details 2,000. Tables and blocks of code are not counted."""
     limit = 800 if page in STUDIES or page.stem == "performance" else 2000 if "-details" in page.stem else 1500
     assert words(page.read_text()) <= limit
+
+
+@pytest.mark.parametrize(
+    "page",
+    [page for page in [*PAGES, *STUDIES, ROOT / "README.md"] if page.stem != "design"],
+    ids=lambda page: page.name,
+)
+def test_sentences_are_short(page):
+    """At most 25 words, signs alone not counted."""
+    counted = {one: sum(bool(re.search(r"\w", word)) for word in one.split()) for one in sentences(page.read_text())}
+    assert not {one: count for one, count in counted.items() if count > 25}
+
+
+def test_sentences_are_found():
+    prose = "# A head\n\nOne `call(1. 2)` here. Two:\n- three (four)\n- $a. b$ five!"
+    found = sentences(f"{prose}\n\n| cell | cell |\n```\ncode. code\n```\n")
+    assert [one for one in found if one] == ["One CODE here.", "Two:", "- three (four)", "- CODE five!"]
 
 
 def test_notes_are_short():

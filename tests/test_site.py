@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -24,9 +25,9 @@ DOCS = ROOT / "docs"
 EXAMPLES = sorted((ROOT / "examples" / "gallery").glob("*/*.py"))
 
 
-def extension():
+def extension(name="generated_tables"):
     pytest.importorskip("docutils")
-    found = importlib.util.spec_from_file_location("generated_tables", DOCS / "extensions" / "generated_tables.py")
+    found = importlib.util.spec_from_file_location(name, DOCS / "extensions" / f"{name}.py")
     assert found
     assert found.loader
     module = importlib.util.module_from_spec(found)
@@ -170,3 +171,41 @@ def test_examples_that_lack_a_package_are_shown_and_the_build_says_so():
     )
     run = subprocess.run([sys.executable, "-c", code], cwd=DOCS, check=True, timeout=60, capture_output=True, text=True)
     assert "botorch_restarts.py is shown, not run: botorch not installed" in run.stdout
+
+
+def formulas() -> list[str]:
+    """Return the formulas of the pages as LaTeX."""
+    found = []
+    for page in [*DOCS.glob("*.md"), *DOCS.glob("studies/*.md")]:
+        text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+        text = re.sub(r"`[^`$]*`", "", text)
+        found += [block or line for block, line in re.findall(r"\$\$(.+?)\$\$|\$([^$]+)\$", text, re.DOTALL)]
+    return found
+
+
+def test_formulas_become_elements():
+    pytest.importorskip("latex2mathml")
+    mathml = extension("formulas").mathml
+    for latex in formulas():
+        ElementTree.fromstring(mathml(latex))
+    norm = ElementTree.fromstring(mathml(r"\lVert x \rVert^2")).find(".//{*}msup")
+    assert [part.tag.rpartition("}")[2] for part in norm] == ["mrow", "mn"]  # all of the norm is squared
+    assert [part.text for part in norm[0].iter() if part.text] == ["‖", "x", "‖"]
+    assert ">TV</mi>" in mathml(r"\mathrm{TV}(x)")
+    with pytest.raises(ValueError, match="latex2mathml knows"):
+        mathml(r"\nothing x")
+
+
+def test_arrows_of_the_sidebar_have_names():
+    pytest.importorskip("sphinx")
+    named = extension("accessible").named_toggles
+    sidebar = '<a class="reference" href="a.html">Fits</a><details open="open"><summary><i></i></summary></details>'
+    assert '<summary aria-label="Pages below Fits">' in named(sidebar)
+    assert named("<a>One page</a>") == "<a>One page</a>"
+
+
+def test_pages_load_nothing_from_elsewhere():
+    conf = (DOCS / "conf.py").read_text()
+    assert 'html_math_renderer = "mathml"' in conf
+    assert "html_js_files" not in conf
+    assert not list((DOCS / "static").glob("*.js"))
