@@ -8,13 +8,13 @@ checksum is right; otherwise the kernel is compiled again.
 ``STEPWELL_COMPILE=quick`` asks the compiler for less work: half the time or less for a large kernel, whose code is
 two to seven times slower and rounds otherwise. Such code has entries of its own.
 
-An installation may have kernels of its own, compiled by whoever made it (``stepwell info --warm --ship``): they are
-looked for first, and count whichever version of the compiler made them, of the same CUDA as the one here.
+An installation may have kernels of its own, compiled while it was built (scripts/usual_kernels.py) or by whoever made
+it (``stepwell info --warm --ship``): they are looked for first, and count whichever compiler made them, NVRTC or nvcc,
+of no newer a CUDA than the one here.
 """
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import os
 import pathlib
@@ -24,6 +24,7 @@ from typing import Any
 from stepwell.common.checks import require
 from stepwell.common.files import Unreadable, open_regular, replacing
 from stepwell.cuda.driver import INSTALL, import_cuda
+from stepwell.cuda.entries import STANDARD, checksum, entry_name, source_of
 
 
 def source_folder() -> pathlib.Path:
@@ -82,22 +83,6 @@ def _compiler_version() -> str:
         return _load_compiler()
 
 
-@functools.cache
-def _sources_digest(folder: str) -> bytes:
-    """SHA-256 of all that kernels are compiled from: once a process, since it takes as long as loading a kernel."""
-    digest = hashlib.sha256()
-    for part in ("core", "cuda"):
-        for parent, folders, files in os.walk(os.path.join(folder, part)):
-            folders.sort()
-            for name in sorted(files):
-                if not name.endswith((".hpp", ".cu", ".cuh")):
-                    continue
-                path = os.path.join(parent, name)
-                with open(path, "rb") as file:
-                    digest.update(os.path.relpath(path, folder).encode() + b"\0" + file.read())
-    return digest.digest()
-
-
 def compile_kernel(
     name: str,
     defines: dict[str, str | int],
@@ -111,18 +96,13 @@ def compile_kernel(
     Needs no driver and no GPU. `ship`: what is compiled becomes part of the installation, not of the user's cache.
     """
     folder = source_folder()
-    if path is None:
-        (path,) = folder.glob(f"cuda/*/{name}.cu")
-    source = path.read_text()
+    source = (path or source_of(name, folder)).read_text()
     version = _compiler_version()
-    digest = hashlib.sha256(repr((name, sorted(defines.items()), architecture, source)).encode())
-    digest.update(_sources_digest(str(folder)))
-    entry = f"{name}-{architecture}-{digest.hexdigest()[:32]}"
+    entry = entry_name(name, defines, architecture, source, folder)
     quick = compiles_quickly() and not ship
-    for shipped in sorted(shipped_folder().glob(f"{entry}-{version.split('.')[0]}.*.cubin")):
-        kept = _read_entry(shipped, own=False)
-        if kept is not None:
-            return kept
+    kept = _shipped(entry, version)
+    if kept is not None:
+        return kept
     mode = "-quick" if quick else ""
     stored = (shipped_folder() if ship else cache_folder()) / f"{entry}-{version}{mode}.cubin"
     kept = None if ship else _read_entry(stored)
@@ -131,7 +111,7 @@ def compile_kernel(
     _load_compiler()
     core = cuda_core()
     options = core.ProgramOptions(
-        std="c++20",
+        std=STANDARD,
         arch=architecture,
         include_path=str(folder),
         define_macro=[(key, str(value)) for key, value in defines.items()],
@@ -143,9 +123,18 @@ def compile_kernel(
     return code
 
 
-def _checksum(entry: str, code: bytes) -> bytes:
-    """SHA-256 of an entry's name and code: an entry under another's name is as wrong as a damaged one."""
-    return hashlib.sha256(entry.encode() + b"\0" + code).digest()
+def _shipped(entry: str, version: str) -> bytes | None:
+    """Return the code that the installation has of an entry.
+
+    Of a compiler of an older CUDA than this `version` too: what such a one made, newer drivers run.
+    """
+    for path in sorted(shipped_folder().glob(f"{entry}-*.cubin")):
+        made_by = path.name[len(entry) + 1 :].split(".")[0]
+        if made_by.isdigit() and int(made_by) <= int(version.split(".")[0]):
+            code = _read_entry(path, own=False)
+            if code is not None:
+                return code
+    return None
 
 
 def _is_trusted(found: os.stat_result) -> bool:
@@ -171,7 +160,7 @@ def _read_entry(path: pathlib.Path, own: bool = True) -> bytes | None:
         return None
     size = hashlib.sha256().digest_size
     code = content[:-size]
-    return code if code and content[-size:] == _checksum(path.name, code) else None
+    return code if code and content[-size:] == checksum(path.name, code) else None
 
 
 def _store(path: pathlib.Path, code: bytes, own: bool = True) -> None:
@@ -188,7 +177,7 @@ def _store(path: pathlib.Path, code: bytes, own: bool = True) -> None:
         path.unlink(missing_ok=True)  # what is there was refused: its mode and owner are not to be kept
         with replacing(path) as file:
             os.chmod(file.name, 0o600 if own else 0o644)
-            file.write(code + _checksum(path.name, code))
+            file.write(code + checksum(path.name, code))
     except OSError:
         if not own:
             raise
