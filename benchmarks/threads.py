@@ -1,8 +1,9 @@
 """Solvers on 1 to 16 threads side by side, with what memory allows: under a minute, `python benchmarks/threads.py`.
 
-    python benchmarks/threads.py [--threads 1 2 4 8 12 16] [--rounds 3] [--only minimize nnls fit tv]
+    python benchmarks/threads.py [--threads 1 2 4 8 12 16] [--seconds 5] [--only minimize nnls fit tv]
 
-All counts of threads are run in turn, round after round, and medians taken. For `minimize` the time is that between
+All counts of threads are run in turn, round after round, for about so many seconds a case, at least once; medians are
+taken. BLAS and OpenMP keep to one thread. For `minimize` the time is that between
 evaluations, an iteration's share of the solver; beside it a floor, two readings of its 2m rows of history by the same
 threads, which no limited-memory method with directions inside bounds can do without. "speed-up" is the ratio to one
 thread, and the last column the count above which no other is faster by 3 %: the one to choose.
@@ -103,6 +104,17 @@ def tv_runs() -> Callable[[int], Callable[[], float]]:
     return run
 
 
+def rounds_of(seconds: float, runs: dict[str, Callable[[], float]]) -> dict[str, list[float]]:
+    """Run all in turn, again and again while another round ends in time; the first one warms up, if there are more."""
+    seen: dict[str, list[float]] = {name: [] for name in runs}
+    began, rounds = time.perf_counter(), 0
+    while rounds == 0 or (time.perf_counter() - began) * (rounds + 1) / rounds < seconds:
+        for name, times in interleave(1, **runs).items():
+            seen[name] += times
+        rounds += 1
+    return {name: times[rounds > 2 :] for name, times in seen.items()}
+
+
 def report(name: str, counts: list[int], seen: dict[str, list[float]]) -> dict[str, Any]:
     """Print one line for a case, and one for its floor where it has one; return the medians in seconds."""
     found = medians(seen)
@@ -122,7 +134,7 @@ def report(name: str, counts: list[int], seen: dict[str, list[float]]) -> dict[s
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2, 4, 8, 12, 16])
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=5.0, help="of a case, all counts of threads together")
     parser.add_argument("--only", nargs="+", default=["minimize", "nnls", "fit", "tv"])
     given = parser.parse_args()
     counts = [count for count in given.threads if count <= available_cores()] or [1]
@@ -130,26 +142,29 @@ def main() -> int:
     print(", ".join(f"{key} {value}" for key, value in about.items()))
     print("\nmilliseconds (speed-up) on so many threads\n")
     print(f"| case | {' | '.join(map(str, counts))} | choose |\n|---|{'---|' * len(counts)}---|")
+    # Threads of a BLAS in the objective would keep spinning, on the solver's cores.
+    with threadpool_limits(1):
+        figures = measure(given.only, counts, given.seconds)
+    save("threads", "side by side", figures)
+    return 0
+
+
+def measure(only: list[str], counts: list[int], seconds: float) -> dict[str, Any]:
+    """Print a line or two a case; returns all figures."""
     figures: dict[str, Any] = {}
-    # A BLAS in the objective would keep threads spinning, and these the solver's cores.
-    threadpool_limits(1)
-    if "minimize" in given.only:
+    if "minimize" in only:
         for n in (1_000, 10_000, 40_000, 160_000, 1_000_000):
             timed, floor = minimizing(n)
             runs = {str(count): timed(count) for count in counts} | {f"floor {count}": floor(count) for count in counts}
             name = f"minimize, n = {n:,}, per iteration"
-            rounds = given.rounds if n == 1_000_000 else 3 * given.rounds
-            figures[name] = report(name, counts, interleave(rounds, **runs))
+            figures[name] = report(name, counts, rounds_of(seconds, runs))
     others = {"nnls": nnls_runs, "fit": fit_runs, "tv": tv_runs}
     for kind, make in others.items():
-        if kind in given.only:
+        if kind in only:
             run = make()
             name = f"{kind}: {str(make.__doc__).rstrip('.')}"
-            figures[name] = report(
-                name, counts, interleave(given.rounds, **{str(count): run(count) for count in counts})
-            )
-    save("threads", "side by side", figures)
-    return 0
+            figures[name] = report(name, counts, rounds_of(seconds, {str(count): run(count) for count in counts}))
+    return figures
 
 
 if __name__ == "__main__":
