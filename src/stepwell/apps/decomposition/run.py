@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,8 @@ from stepwell.apps.files.named import HDF5
 from stepwell.apps.files.points import write_points
 from stepwell.apps.files.tables import write_table
 from stepwell.apps.images.mapping import NOT_FITTED, UNFINISHED
-from stepwell.apps.images.work import Work, forget_finished, identity, make_folder, plain, refuse_other_settings
+from stepwell.apps.images.running import MapRun, told
+from stepwell.apps.images.work import identity
 from stepwell.apps.waveform import gedi
 from stepwell.apps.waveform.deconvolution import Shots, load_shots
 from stepwell.apps.waveform.significance import LEVEL
@@ -27,7 +26,7 @@ from stepwell.arrays import Array
 from stepwell.arrays.presenting import Told
 from stepwell.common.array_files import write_arrays
 from stepwell.common.checks import read_choice, read_whole, require
-from stepwell.common.files import replacing, write_text
+from stepwell.common.files import replacing
 from stepwell.common.progress import as_told, with_bar
 
 #: Shots that are taken apart at a time; systems are independent, so the bits are the same.
@@ -166,23 +165,23 @@ def decompose_file(
     ...         file.readline().startswith("shot,number")
     True
     """
-    began = time.perf_counter()
+    shell = MapRun(Path(output) / ACCOUNT, TABLE, ARRAYS, GEOPACKAGE, PICTURE, restart=restart, overwrite=overwrite)
     read_choice("starts", starts, ("peaks", "deconvolve"))
     source = Source(file, beam, first, last, samples)
     tell, folder = as_told(progress), Path(output)
     named = None if isinstance(file, Shots) else identity(file)
     how = {"starts": starts, "most": most, "level": level}
-    settings = plain(how | {"beam": beam, "first": first, "last": last, "samples": samples, "input": named})
+    settings = how | {"beam": beam, "first": first, "last": last, "samples": samples, "input": named}
     if geopackage:
         _require_positions(file, beam)
     sizes = source.sizes
     total, ends = sum(sizes), np.cumsum([0, *sizes]).tolist()
-    with make_folder(folder):
-        replaced = refuse_other_settings(folder / ACCOUNT, settings, overwrite)
+    with shell.begun():
+        shell.settle(settings)
         maps: dict[str, tuple[tuple[int, ...], str]] = dict.fromkeys(_WIDE, ((total, most), "f8"))
         maps |= dict.fromkeys(_NARROW, ((total,), "f8"))
         maps |= dict.fromkeys(("count", "status"), ((total,), "i2"))
-        work = Work(folder / UNFINISHED, settings, maps, total, restart=restart)
+        work = shell.open(folder / UNFINISHED, maps, total)
         resumed = 0
         for part, (begin, end) in enumerate(itertools.pairwise(ends)):
             if work.is_done(begin, end):
@@ -191,11 +190,9 @@ def decompose_file(
                 work.put(0, begin, end, _taken_apart(source.read(part), how, most, threads, put))
             if tell is not None:
                 tell(end, total)
-        if replaced:
-            forget_finished(folder / ACCOUNT, TABLE, ARRAYS, GEOPACKAGE, PICTURE)
-        run = _finish(source, work, folder, ends, geopackage, resumed, began)
-        write_text(folder / ACCOUNT, json.dumps(plain(_record(run, settings)), indent=1) + "\n")
-        work.discard()
+        shell.replace()
+        run = _finish(source, shell, ends, geopackage, resumed)
+        shell.end(told(run, "shots", "done", "converged", "returns", "beams", "statuses", "seconds"))
         return run
 
 
@@ -234,18 +231,18 @@ def kept_part(source: Source, arrays: Any, part: int, begin: int) -> tuple[gedi.
     return read, Decomposition(read.shots, **held)
 
 
-def _finish(
-    source: Source, work: Work, folder: Path, ends: list[int], geopackage: bool, resumed: int, began: float
-) -> DecompositionRun:
+def _finish(source: Source, shell: MapRun, ends: list[int], geopackage: bool, resumed: int) -> DecompositionRun:
     """Write tables and arrays, part by part, and count."""
     from stepwell.fit.status import FitStatus
+
+    folder = shell.account.parent
 
     tables: list[dict[str, np.ndarray]] = []
     arrays: dict[str, list[np.ndarray]] = {}
     beams: dict[str, dict[str, Any]] = {}
     done = 0
     for part, begin in enumerate(ends[:-1]):
-        read, found = kept_part(source, work.arrays, part, begin)
+        read, found = kept_part(source, shell.work.arrays, part, begin)
         if read.beam:
             held = beams.setdefault(read.beam, {"shots": 0, "done": 0, "skipped": {}})
             held["shots"] += read.total
@@ -285,12 +282,5 @@ def _finish(
         beams,
         {name: number for name, number in statuses.items() if number},
         resumed,
-        time.perf_counter() - began,
+        shell.seconds,
     )
-
-
-def _record(run: DecompositionRun, settings: Any) -> dict[str, Any]:
-    from stepwell import __version__
-
-    held = {name: getattr(run, name) for name in ("shots", "done", "converged", "returns", "beams", "statuses")}
-    return {"stepwell": __version__, "settings": settings, **held, "seconds": run.seconds}

@@ -12,24 +12,28 @@ from rich.table import Table
 from stepwell.apps.files.packages import refuse_dicom
 from stepwell.apps.images.commands import (
     MEBIBYTE,
-    check_packages,
+    check_volumes,
+    conclude,
     image_trouble,
     imaging_options,
-    read_account,
-    read_sizes,
-    record_run,
+    like_of,
+    make_phantom,
+    map_files,
+    read_map,
+    require_converged,
     slab_bar,
+    volume_options,
+    where_made,
 )
+from stepwell.apps.images.regions import REGIONS
 from stepwell.apps.relaxation.quantities import COMMON, QUANTITIES
 from stepwell.cli.console import make_table
 from stepwell.cli.inputs import (
     FiniteRange,
     can_draw,
     check_folder,
-    open_place,
     refuse_input_as_output,
     usage_errors,
-    writing_trouble,
 )
 from stepwell.cli.output import Output
 from stepwell.common.array_files import read_numbers
@@ -59,11 +63,7 @@ _POINTS = {"te": ("t2star", "t2"), "ti": ("t1",), "flip": ("t1-vfa",), "bvals": 
 @click.option("--threshold", default=0.0, show_default=True, help="Leave out voxels whose largest signal is not above.")
 @click.option("--b1", type=_FILE, help="Map of relative flip angles, for t1-vfa.")
 @click.option("--labels", type=_FILE, help="Regions as whole numbers: means of every map there go to regions.csv.")
-@click.option("--format", "kind", type=click.Choice(["auto", "nii.gz", "nii", "npy"]), default="auto",
-              show_default=True, help="Of the maps; auto: .nii.gz for NIfTI, else .npy.")  # fmt: skip
-@click.option("--variable", help="Which array of an .npz or .mat file.")
-@click.option("--synthetic", callback=read_sizes, metavar="XxYxZ",
-              help="Make such a phantom, with its truth, and map it.")  # fmt: skip
+@volume_options
 @click.option("--snr", type=_POSITIVE, default=100.0, show_default=True, help="Signal to noise of the phantom.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the phantom's noise.")
 @imaging_options("maps.png")
@@ -82,6 +82,7 @@ def command(
     and status, relax.json, and maps.png. A run that was stopped goes on when the same command is given again.
     """
     from stepwell.apps.relaxation import RelaxationModel, map_series, simulate
+    from stepwell.apps.relaxation.run import ACCOUNT, PICTURE
 
     if (not images) == (synthetic is None):
         raise click.UsageError("give either IMAGES or --synthetic XxYxZ")
@@ -91,51 +92,45 @@ def command(
             refuse_dicom(image)
     check_folder(output, "-o")
     plots = can_draw(plots, voice)
-    made = output / ("simulated.npy" if kind == "npy" else "simulated.nii.gz")
+    made = where_made(output, kind)
     beside = {"--mask": mask, "--b1": b1, "--labels": labels}
-    check_packages({"IMAGES": images[0] if images else made, **beside,
-                    "--format": None if kind in ("auto", "npy") else Path(f"x.{kind}")})  # fmt: skip
-    place = open_place(array, "float64", device)
+    check_volumes({"IMAGES": images[0] if images else made}, beside, kind)
+    like = like_of(array, device)
     given: dict[str, Any] = {"offset": offset, "signed": signed, "tr": tr}
     given["bounds"] = {name: (low, high) for name, low, high in bounds}
     with usage_errors():
         # (Where points and tr are not known yet, those of a phantom stand for them.)
         trial = QUANTITIES[quantity].default if points is None else points
         RelaxationModel(quantity, trial, **given | ({"tr": 0.015} if quantity == "t1-vfa" and tr is None else {}))
-    truth = None
+    truth: dict[str, np.ndarray] | None = None
     if synthetic is not None:
-        if len(synthetic) not in (2, 3):
-            raise click.BadParameter("two or three sizes are needed, such as 64x64x2", param_hint="--synthetic")
-        with usage_errors():
-            width, height, depth = (*synthetic, 1)[:3]
-            phantom = simulate(quantity, (width, height, depth), points=points, snr=snr, tr=tr, seed=seed)
-        with writing_trouble():
-            output.mkdir(parents=True, exist_ok=True)
-            truth, mask = phantom.truth, _write_phantom(phantom, made)
-        images, points, given["tr"] = (made,), phantom.model.points, phantom.model.tr
+        phantom, mask = make_phantom(
+            synthetic, made, lambda sizes: simulate(quantity, sizes, points=points, snr=snr, tr=tr, seed=seed)
+        )
+        truth, images, points, given["tr"] = phantom.truth, (made,), phantom.model.points, phantom.model.tr
     for image in images:
         refuse_input_as_output(image, _outputs(quantity, output), "-o")
     with slab_bar(voice, f"mapping {images[0].name}") as tell, image_trouble(images[0]):
         run = map_series(list(images), output, quantity, points, sidecar=sidecar, mask=mask, b1=b1, labels=labels,
                          threshold=threshold, format=kind, variable=variable, restart=restart, overwrite=overwrite,
-                         like=None if place.library == "numpy" else place.like, threads=threads, progress=tell,
+                         like=like, threads=threads, progress=tell,
                          step_bytes=memory * MEBIBYTE, **given)  # fmt: skip
-    voice.notes(run.notes)
-    written = [path.name for path in run.files.values()] + ["relax.json"] + ["regions.csv"] * (labels is not None)
-    if plots and run.converged:
-        with writing_trouble():
-            _draw(run, images, variable, output, truth)
-        written.append("maps.png")
-    summary = read_account(output / "relax.json")
-    if truth is not None:
-        summary["errors"] = {name: _error(run.files[name], true) for name, true in truth.items()}
-    with writing_trouble():
-        record_run(voice, summary, array=array, device=device, threads=threads)
-    voice.say(_report(run, summary), f"wrote {', '.join(written)} to {output}")
-    if run.fitted and not run.converged:
-        raise click.ClickException(f"none of {run.fitted} voxels converged")
-    if not run.fitted:
-        raise click.ClickException("there is no voxel to fit: nothing above the threshold within the mask")
+
+    def draw() -> list[str]:
+        _draw(run, images, variable, output, truth)
+        return [PICTURE]
+
+    def errors() -> dict[str, float]:
+        return {name: _error(run.files[name], true) for name, true in (truth or {}).items()}
+
+    def report(summary: dict[str, Any], drawn: list[str]) -> tuple[Table, str]:
+        names = [path.name for path in run.files.values()] + [ACCOUNT] + [REGIONS] * (labels is not None) + drawn
+        return _report(run, summary), f"wrote {', '.join(names)} to {output}"
+
+    conclude(voice, run, output / ACCOUNT, draw=draw if plots else None, report=report,
+             errors=None if truth is None else errors,
+             place={"array": array, "device": device, "threads": threads})  # fmt: skip
+    require_converged(run)
 
 
 def _read_points(quantity: str, axes: dict[str, str | None]) -> tuple[float, ...] | None:
@@ -158,31 +153,12 @@ def _read_points(quantity: str, axes: dict[str, str | None]) -> tuple[float, ...
 
 def _outputs(quantity: str, output: Path) -> list[Path]:
     names = [*QUANTITIES[quantity].maps, *COMMON, "offset"]
-    names += [f"{name}_se" for name in names]
-    return [output / f"{name}.{end}" for name in names for end in ("nii.gz", "nii", "npy")]
-
-
-def _write_phantom(phantom: Any, path: Path) -> Path:
-    """Write a phantom, its mask and the true maps beside it; return where the mask is."""
-    from stepwell.apps.files.nifti import write_nifti
-    from stepwell.apps.images.work import write_npy
-
-    nifti = path.suffix == ".gz"
-    write, end = (write_nifti, "nii.gz") if nifti else (write_npy, "npy")
-    write(path, phantom.signal)
-    mask = path.with_name(f"simulated_mask.{end}")
-    write(mask, phantom.mask.astype(np.uint8))
-    for name, array in phantom.truth.items():
-        write(path.with_name(f"truth_{name}.{end}"), array)
-    return mask
+    return map_files([*names, *(f"{name}_se" for name in names)], output)
 
 
 def _error(path: Path, truth: np.ndarray) -> float:
     """Return the median absolute error of a map, as a share of the mean truth: outliers at bounds are no measure."""
-    from stepwell.apps.images import open_image
-
-    opened = open_image(path, channels=False)
-    found = opened.read(0, opened.shape[opened.axis])
+    found = read_map(path)
     return float(np.nanmedian(np.abs(found - truth)) / np.nanmean(truth))
 
 

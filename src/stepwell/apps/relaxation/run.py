@@ -3,32 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import math
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from stepwell.apps.files.tables import write_table
-from stepwell.apps.images import Image, Work, fill, open_image
-from stepwell.apps.images.mapping import FORMATS, UNFINISHED, Format, open_beside, put_back, statistics, write_maps
+from stepwell.apps.images import Image, Work
+from stepwell.apps.images.mapping import FORMATS, Beside, Format, account_of_maps, inputs, map_voxels, maps_in_space
 from stepwell.apps.images.presenting import Mapped
-from stepwell.apps.images.regions import REGIONS, region_table, require_labels
-from stepwell.apps.images.work import STEP_BYTES, forget_finished, identity, make_folder, plain, refuse_other_settings
+from stepwell.apps.images.regions import REGIONS
+from stepwell.apps.images.running import MapRun, told
+from stepwell.apps.images.work import STEP_BYTES
 from stepwell.apps.relaxation.fit import fit_voxels
 from stepwell.apps.relaxation.model import RelaxationModel
 from stepwell.apps.relaxation.quantities import QUANTITIES
 from stepwell.apps.relaxation.series import open_series, repetition_beside, settle_points
 from stepwell.arrays import Array
-from stepwell.arrays.presenting import labelled
 from stepwell.common.checks import read_choice, read_real, require
-from stepwell.common.files import write_text
-from stepwell.common.progress import as_told, with_bar
-from stepwell.common.temporary import scratch_folder
+from stepwell.common.progress import with_bar
 
 #: The account of a run.
 ACCOUNT = "relax.json"
@@ -74,17 +68,7 @@ class RelaxationRun(Mapped):
 
         Axes are x, y and z, in millimetres along the axes of a NIfTI image, else voxels.
         """
-        arrays: dict[str, Any] = {}
-        spacing = [1.0, 1.0, 1.0]
-        for name, path in self.files.items():
-            opened = open_image(path, channels=False)
-            if opened.kind == "nifti":
-                spacing = [float(size) for size in opened.about.header.get_zooms()[:3]]
-            values = opened.read(0, opened.shape[opened.axis])
-            arrays[name] = (("x", "y", "z")[: values.ndim], values, {"long_name": self.model.maps[name]})
-        shape = next(iter(arrays.values()))[1].shape
-        places = {axis: step * np.arange(size) for axis, step, size in zip("xyz", spacing, shape, strict=False)}
-        return labelled(arrays, places, {"quantity": self.model.quantity})
+        return maps_in_space(self.files, self.model.maps, {"quantity": self.model.quantity})
 
 
 @with_bar("slabs")
@@ -164,16 +148,14 @@ def map_series(
     ...     round(float(np.load(f"{folder}/maps/T2star.npy")[0, 0, 0]), 4)
     0.03
     """
-    began = time.perf_counter()
     about = QUANTITIES[read_choice("quantity", quantity, QUANTITIES)]
     read_choice("format", format, FORMATS)
     threshold = read_real("threshold", threshold)
     require(b1 is None or quantity == "t1-vfa", "b1", b1, "None, or quantity t1-vfa")
     paths = [image] if isinstance(image, str | os.PathLike) else list(image)
     require(len(paths) > 0, "image", image, "a path, or several")
-    folder = Path(output)
-    account = folder / ACCOUNT
-    with make_folder(folder), scratch_folder(folder) as scratch:
+    shell = MapRun(Path(output) / ACCOUNT, REGIONS, PICTURE, restart=restart, overwrite=overwrite)
+    with shell.begun() as scratch:
         source = open_series(paths, variable, scratch)
         points, notes = settle_points(about, points, source.shape[-1], paths, sidecar)
         if quantity == "t1-vfa" and tr is None and sidecar:
@@ -181,44 +163,23 @@ def map_series(
             notes += more
         model = RelaxationModel(quantity, points, tr=tr, offset=offset, signed=signed, bounds=bounds or {})
         given = {"mask": mask, "b1": b1, "labels": labels}
-        beside = {name: open_beside(name, path, source, scratch) for name, path in given.items()}
-        settings = {
-            "model": model.as_dict(),
-            "threshold": threshold,
-            "inputs": {"image": [identity(path) for path in paths]}
-            | {name: identity(path) for name, path in given.items()},
-        }
-        replaced = refuse_other_settings(account, plain(settings), overwrite)
-        if beside["labels"] is not None:
-            require_labels(beside["labels"], source.axis)
-        spatial = source.shape[:-1]
-        maps = {name: (spatial, "i2" if name in ("status", "bound") else "f4") for name in model.maps}
-        work = Work(folder / UNFINISHED, plain(settings), maps, spatial[source.axis], restart=restart)
+        beside = Beside.open(given, source, scratch)
+        shell.settle({"model": model.as_dict(), "threshold": threshold, "inputs": inputs(paths, given)})
+        maps = {name: (source.shape[:-1], "i2" if name in ("status", "bound") else "f4") for name in model.maps}
 
-        def make(block: np.ndarray, start: int, stop: int) -> dict[str, np.ndarray]:
-            read = {name: beside[name] for name in ("mask", "b1")}
-            parts = {name: one if one is None else one.read(start, stop, source.axis) for name, one in read.items()}
-            signals = block.reshape(-1, len(model.points))
-            chosen = signals.max(axis=1, initial=-np.inf) > threshold
-            if parts["mask"] is not None:
-                chosen &= parts["mask"].ravel() != 0
-            field = None if parts["b1"] is None else parts["b1"].ravel()[chosen]
-            return put_back(fit_voxels(model, signals[chosen], field, like=like, threads=threads), chosen)
+        def fit(signals: np.ndarray, field: np.ndarray | None) -> dict[str, np.ndarray]:
+            return fit_voxels(model, signals, field, like=like, threads=threads)
 
-        fill(source, work, make, progress=as_told(progress), step_bytes=step_bytes, small_steps=like is None)
-        if replaced:
-            forget_finished(account, REGIONS, PICTURE)
-        written = write_maps(work.arrays, source, folder, format)
-        marks = beside["labels"]
-        if marks is not None:
-            write_table(folder / REGIONS, region_table(work.arrays, marks, source.axis, _converged))
-        counts, means = statistics(work, source.axis, _converged)
-        held = _held(work, source)
-        run = RelaxationRun(
-            written, model, math.prod(spatial), *counts, held, means, work.resumed, time.perf_counter() - began, notes
-        )
-        write_text(account, json.dumps(plain(_record(run, settings)), indent=1) + "\n")
-        work.discard()
+        done = map_voxels(
+            shell, source, beside, maps, fit, level=lambda signals: signals.max(axis=1, initial=-np.inf),
+            threshold=threshold, converged=_converged, format=format, progress=progress, step_bytes=step_bytes,
+            small_steps=like is None,
+        )  # fmt: skip
+        held = _held(shell.work, source)
+        run = RelaxationRun(done.files, model, done.voxels, done.fitted, done.converged, held, done.means,
+                            shell.work.resumed, shell.seconds, notes)  # fmt: skip
+        counts = told(run, "voxels", "fitted", "converged", "at_bound", "means")
+        shell.end({**counts, "maps": account_of_maps(run.files, model.maps), "seconds": run.seconds})
         return run
 
 
@@ -231,19 +192,3 @@ def _held(work: Work, source: Image) -> int:
     return sum(
         int(np.count_nonzero(np.take(work.arrays["bound"], slab, axis=source.axis) > 0)) for slab in range(work.slabs)
     )
-
-
-def _record(run: RelaxationRun, settings: dict[str, Any]) -> dict[str, Any]:
-    from stepwell import __version__
-
-    return {
-        "stepwell": __version__,
-        "settings": settings,
-        "voxels": run.voxels,
-        "fitted": run.fitted,
-        "converged": run.converged,
-        "at_bound": run.at_bound,
-        "means": run.means,
-        "maps": {name: {"file": path.name, "meaning": run.model.maps[name]} for name, path in run.files.items()},
-        "seconds": run.seconds,
-    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from pathlib import Path
 from typing import Any
@@ -13,24 +14,28 @@ from rich.table import Table
 from stepwell.apps.files.packages import refuse_dicom
 from stepwell.apps.images.commands import (
     MEBIBYTE,
-    check_packages,
+    check_volumes,
+    conclude,
     image_trouble,
     imaging_options,
-    read_account,
-    read_sizes,
-    record_run,
+    like_of,
+    make_phantom,
+    map_files,
+    read_map,
+    require_converged,
     slab_bar,
+    volume_options,
+    where_made,
 )
+from stepwell.apps.images.regions import REGIONS
 from stepwell.apps.t2.sidecar import read_sidecar
 from stepwell.cli.console import make_table
 from stepwell.cli.inputs import (
     FiniteRange,
     can_draw,
     check_folder,
-    open_place,
     refuse_input_as_output,
     usage_errors,
-    writing_trouble,
 )
 from stepwell.cli.output import Output
 from stepwell.common.checks import meant, require
@@ -70,11 +75,7 @@ SYNTHETIC_TE = 0.010
               help="Penalise size, slope or curvature of the distribution.")  # fmt: skip
 @click.option("--distribution/--no-distribution", default=True, show_default=True, help="Keep t2dist.")
 @click.option("--errors/--no-errors", default=True, show_default=True, help="Compute sfr_se.")
-@click.option("--format", "kind", type=click.Choice(["auto", "nii.gz", "nii", "npy"]), default="auto",
-              show_default=True, help="Of the maps; auto: .nii.gz for NIfTI, else .npy.")  # fmt: skip
-@click.option("--variable", help="Which array of an .npz or .mat file.")
-@click.option("--synthetic", callback=read_sizes, metavar="XxYxZ",
-              help="Make such a phantom, with its truth, and map it.")  # fmt: skip
+@volume_options
 @click.option("--echoes", type=click.IntRange(min=2), default=32, show_default=True, help="Echoes of the phantom.")
 @click.option("--snr", type=_POSITIVE, default=200.0, show_default=True, help="Signal to noise of the phantom.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the phantom's noise.")
@@ -117,7 +118,8 @@ def command(
     refocusing angle, 90 degrees for 180: t2dist and gdn, in units of the image, depend on it. A run that was
     stopped goes on when the same command is given again.
     """
-    from stepwell.apps.t2 import T2Model, map_image
+    from stepwell.apps.t2 import MAPS, T2Model, map_image, simulate
+    from stepwell.apps.t2.run import ACCOUNT, ALIASES, PICTURES
 
     if (image is None) == (synthetic is None):
         raise click.UsageError("give either IMAGE or --synthetic XxYxZ")
@@ -130,49 +132,42 @@ def command(
     te = SYNTHETIC_TE if synthetic is not None and te is None else te
     check_folder(output, "-o")
     plots = can_draw(plots, voice)
-    made = output / ("simulated.npy" if kind == "npy" else "simulated.nii.gz")
-    check_packages({"IMAGE": image or made, "--mask": mask, "--b1": b1, "--labels": labels,
-                    "--format": None if kind in ("auto", "npy") else Path(f"x.{kind}")})  # fmt: skip
-    place = open_place(array, "float64", device)
-    like = None if place.library == "numpy" else place.like
+    made = where_made(output, kind)
+    check_volumes({"IMAGE": image or made}, {"--mask": mask, "--b1": b1, "--labels": labels}, kind)
+    like = like_of(array, device)
     if flip is not None:
         angles = (flip, flip, 1)
     options |= {"angles": angles, "lam": _read_lam(lam)}
     with usage_errors():
         T2Model(echoes=echoes, te=SYNTHETIC_TE if te is None else te, **options)
         require(flip is None or b1 is None, "--b1", str(b1), "none beside --flip")
-    truth = None
+    truth: dict[str, np.ndarray] | None = None
     if synthetic is not None:
         assert te is not None
-        with writing_trouble():
-            output.mkdir(parents=True, exist_ok=True)
-            truth, mask = _make_phantom(synthetic, made, echoes, te, snr, seed, options.get("t1", 1.0))
-        image = made
+        phantom, mask = make_phantom(
+            synthetic, made, lambda sizes: simulate(sizes, echoes=echoes, te=te, snr=snr, seed=seed, t1=options["t1"])
+        )
+        image, truth = made, phantom.truth
     assert image is not None
-    refuse_input_as_output(
-        image, [output / f"{name}.{end}" for name in _names() for end in ("nii.gz", "nii", "npy")], "-o"
-    )
+    refuse_input_as_output(image, map_files((*MAPS, *ALIASES), output), "-o")
     with slab_bar(voice, f"mapping {image.name}") as tell, image_trouble(image):
         run = map_image(image, output, te, sidecar=sidecar, mask=mask, b1=b1, labels=labels, threshold=threshold,
                         distribution=distribution, errors=errors, format=kind, variable=variable, restart=restart,
                         overwrite=overwrite, like=like, threads=threads, progress=tell,
                         step_bytes=memory * MEBIBYTE, **options)  # fmt: skip
-    voice.notes(run.notes)
-    written = [path.name for path in run.files.values()] + ["t2map.json"] + ["regions.csv"] * (labels is not None)
-    if plots and run.converged:
-        with writing_trouble():
-            _draw(run, image, variable, output, truth)
-        written += ["maps.png", "mwf.png"]
-    summary = read_account(output / "t2map.json")
-    if truth is not None:
-        summary["errors"] = _errors(run, truth)
-    with writing_trouble():
-        record_run(voice, summary, array=array, device=device, threads=threads)
-    voice.say(*_report(run, summary, output, written))
-    if run.fitted and not run.converged:
-        raise click.ClickException(f"none of {run.fitted} voxels converged")
-    if not run.fitted:
-        raise click.ClickException("there is no voxel to fit: nothing above the threshold within the mask")
+
+    def draw() -> list[str]:
+        _draw(run, image, variable, output, truth)
+        return list(PICTURES)
+
+    def report(summary: dict[str, Any], drawn: list[str]) -> tuple[Table, str]:
+        names = [path.name for path in run.files.values()] + [ACCOUNT] + [REGIONS] * (labels is not None) + drawn
+        return _report(run, summary), f"wrote {', '.join(names)} to {output}"
+
+    conclude(voice, run, output / ACCOUNT, draw=draw if plots else None, report=report,
+             errors=None if truth is None else functools.partial(_errors, run, truth),
+             place={"array": array, "device": device, "threads": threads})  # fmt: skip
+    require_converged(run)
 
 
 def _read_lam(text: str) -> float | str:
@@ -190,55 +185,9 @@ def _read_lam(text: str) -> float | str:
     return number
 
 
-def _names() -> list[str]:
-    from stepwell.apps.t2 import MAPS
-    from stepwell.apps.t2.run import ALIASES
-
-    return [*MAPS, *ALIASES]
-
-
-def _make_phantom(
-    sizes: tuple[int, ...], path: Path, echoes: int, te: float, snr: float, seed: int, t1: float
-) -> tuple[dict[str, np.ndarray], Path]:
-    """Write a phantom, its mask and the true maps beside it; return these and where the mask is."""
-    from stepwell.apps.files.nifti import write_nifti
-    from stepwell.apps.t2 import simulate
-    from stepwell.common.files import replacing
-
-    if len(sizes) not in (2, 3):
-        raise click.BadParameter("two or three sizes are needed, such as 64x64x2", param_hint="--synthetic")
-    width, height, depth = (*sizes, 1)[:3]
-    with usage_errors():
-        phantom = simulate((width, height, depth), echoes=echoes, te=te, snr=snr, seed=seed, t1=t1)
-    nifti = path.suffix == ".gz"
-
-    def write(file: Path, array: np.ndarray) -> None:
-        if nifti:
-            write_nifti(file, array)
-        else:
-            with replacing(file) as opened:
-                np.save(opened, array)
-
-    end = "nii.gz" if nifti else "npy"
-    write(path, phantom.signal)
-    mask = path.with_name(f"simulated_mask.{end}")
-    write(mask, phantom.mask.astype(np.uint8))
-    for name, array in phantom.truth.items():
-        write(path.with_name(f"truth_{name}.{end}"), array)
-    return phantom.truth, mask
-
-
-def _load(path: Path) -> np.ndarray:
-    """Read one map back, of which only parts are used."""
-    from stepwell.apps.images import open_image
-
-    opened = open_image(path, channels=False)
-    return opened.read(0, opened.shape[opened.axis])
-
-
 def _errors(run: Any, truth: dict[str, np.ndarray]) -> dict[str, float]:
     """Mean absolute errors against the truth of a phantom."""
-    return {name: float(np.nanmean(np.abs(_load(run.files[name]) - array))) for name, array in truth.items()}
+    return {name: float(np.nanmean(np.abs(read_map(run.files[name]) - array))) for name, array in truth.items()}
 
 
 def _draw(run: Any, image: Path, variable: str | None, output: Path, truth: dict[str, np.ndarray] | None) -> None:
@@ -284,7 +233,7 @@ def _typical(fraction: np.ndarray, status: np.ndarray) -> tuple[int, int]:
     return int(found[0]), int(found[1])
 
 
-def _report(run: Any, summary: dict[str, Any], output: Path, written: list[str]) -> tuple[Table, str]:
+def _report(run: Any, summary: dict[str, Any]) -> Table:
     table = make_table("", "", header=False)
     resumed = f", {run.resumed} slabs from an earlier run" if run.resumed else ""
     table.add_row("voxels", f"{run.converged:,} converged of {run.fitted:,} fitted, of {run.voxels:,}{resumed}")
@@ -299,4 +248,4 @@ def _report(run: Any, summary: dict[str, Any], output: Path, written: list[str])
         found = ", ".join(f"{name} {value:.3g}" for name, value in summary["errors"].items())
         table.add_row("mean absolute errors", found)
     table.add_row("time", f"{run.seconds:.3g} s, {1e6 * run.seconds / max(1, run.fitted):.3g} µs a voxel")
-    return table, f"wrote {', '.join(written)} to {output}"
+    return table

@@ -3,39 +3,36 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import math
 import os
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from stepwell.apps.files.tables import write_table
-from stepwell.apps.images import Image, Work, fill, open_image
-from stepwell.apps.images.mapping import FORMATS, UNFINISHED, Format, open_beside, put_back, statistics, write_maps
+from stepwell.apps.images import Image, open_image
+from stepwell.apps.images.mapping import FORMATS, Beside, Format, account_of_maps, inputs, map_voxels, maps_in_space
 from stepwell.apps.images.presenting import Mapped
-from stepwell.apps.images.regions import REGIONS, region_table, require_labels
-from stepwell.apps.images.work import STEP_BYTES, forget_finished, identity, make_folder, plain, refuse_other_settings
+from stepwell.apps.images.regions import REGIONS
+from stepwell.apps.images.running import MapRun, told
+from stepwell.apps.images.work import STEP_BYTES
 from stepwell.apps.t2.echoes import require_echoes
 from stepwell.apps.t2.fit import fit_voxels
 from stepwell.apps.t2.maps import MAPS
 from stepwell.apps.t2.model import T2Model
 from stepwell.apps.t2.sidecar import read_sidecar, settle_spacing
 from stepwell.arrays import Array
-from stepwell.arrays.presenting import labelled
 from stepwell.common.checks import read_choice, read_real
-from stepwell.common.files import Unreadable, write_text
-from stepwell.common.progress import as_told, with_bar
-from stepwell.common.temporary import scratch_folder
+from stepwell.common.files import Unreadable
+from stepwell.common.progress import with_bar
 from stepwell.lsq import NNLSStatus
 
 #: A field of flip angles with larger numbers is in degrees, else relative to 180°.
 DEGREES = 10.0
 #: Other names under which maps are written too.
 ALIASES = {"mwf": "sfr"}
+#: The account of a run.
+ACCOUNT = "t2map.json"
 #: What the command draws.
 PICTURES = ("maps.png", "mwf.png")
 
@@ -75,21 +72,9 @@ class T2Run(Mapped):
 
         Axes are x, y and z, in millimetres along the axes of a NIfTI image, else voxels; ``t2dist`` has T2 in seconds.
         """
-        arrays: dict[str, Any] = {}
-        spacing = [1.0, 1.0, 1.0]
-        for name, path in self.files.items():
-            opened = open_image(path, channels=name == "t2dist")
-            values = opened.read(0, opened.shape[opened.axis])
-            if opened.kind == "nifti":
-                spacing = [float(size) for size in opened.about.header.get_zooms()[:3]]
-            axes = ("x", "y", "z", "T2")[: values.ndim]
-            arrays[name] = (axes, values, {"long_name": MAPS[ALIASES.get(name, name)]})
-        shape = next(iter(arrays.values()))[1].shape
-        coordinates: dict[str, Any] = {
-            axis: step * np.arange(size) for axis, step, size in zip("xyz", spacing, shape, strict=False)
-        }
-        coordinates["T2"] = ("T2", self.model.t2_times, {"units": "s"})
-        return labelled(arrays, coordinates, {"te": self.model.te, "echoes": self.model.echoes})
+        times = ("T2", self.model.t2_times, {"units": "s"})
+        about = {"te": self.model.te, "echoes": self.model.echoes}
+        return maps_in_space(self.files, _meanings(self.files), about, ("t2dist", "T2", times))
 
 
 @with_bar("slabs")
@@ -169,12 +154,10 @@ def map_image(
     ...     np.load(f"{folder}/maps/mwf.npy").shape
     (6, 6, 1)
     """
-    began = time.perf_counter()
     read_choice("format", format, FORMATS)
     threshold = read_real("threshold", threshold)
-    folder = Path(output)
-    account = folder / "t2map.json"
-    with make_folder(folder), scratch_folder(folder) as scratch:
+    shell = MapRun(Path(output) / ACCOUNT, REGIONS, *PICTURES, restart=restart, overwrite=overwrite)
+    with shell.begun() as scratch:
         source = open_image(image, axes=4, name=variable, scratch=scratch)
         if len(source.shape) != 4:
             raise Unreadable(
@@ -186,45 +169,34 @@ def map_image(
         te, notes = settle_spacing(te, source.shape[-1], read_sidecar(image) if sidecar else None)
         model = T2Model(echoes=source.shape[-1], te=te, **options)
         given = {"mask": mask, "b1": b1, "labels": labels}
-        beside = {name: open_beside(name, path, source, scratch) for name, path in given.items()}
+        beside = Beside.open(given, source, scratch)
         left_out = {"t2dist": not distribution, "sfr_se": not errors}
         kept = [name for name in MAPS if not left_out.get(name)]
-        settings = {
-            "model": model.as_dict(),
-            "threshold": threshold,
-            "maps": kept,
-            "inputs": {name: identity(path) for name, path in ({"image": image} | given).items()},
-        }
-        replaced = refuse_other_settings(account, plain(settings), overwrite)
-        if beside["labels"] is not None:
-            require_labels(beside["labels"], source.axis)
-        maps = {name: _map_shape(name, spatial, model.bins) for name in kept}
-        work = Work(folder / UNFINISHED, plain(settings), maps, spatial[source.axis], restart=restart)
+        settings = {"model": model.as_dict(), "threshold": threshold, "maps": kept, "inputs": inputs(image, given)}
+        shell.settle(settings)
+        turn = 1.0 if beside.b1 is None or _largest(beside.b1) > DEGREES else 180.0
 
-        turn = 1.0 if beside["b1"] is None or _largest(beside["b1"]) > DEGREES else 180.0
+        def fit(signals: np.ndarray, field: np.ndarray | None) -> dict[str, np.ndarray]:
+            angles = None if field is None else turn * field
+            if angles is not None:
+                angles = np.where(angles > 180, 360 - angles, angles)  # more than 180° refocuses as less does
+            return fit_voxels(model, signals, angles, errors=errors, like=like, threads=threads)
 
-        def make(block: np.ndarray, start: int, stop: int) -> dict[str, np.ndarray]:
-            read = {name: beside[name] for name in ("mask", "b1")}
-            parts = {name: one if one is None else one.read(start, stop, source.axis) for name, one in read.items()}
-            solving = {"errors": errors, "like": like, "threads": threads}
-            angles = None if parts["b1"] is None else turn * parts["b1"]
-            return _slab(model, block, threshold, parts["mask"], angles, solving)
-
-        fill(source, work, make, progress=as_told(progress), step_bytes=step_bytes, small_steps=like is None)
-        if replaced:
-            forget_finished(account, REGIONS, *PICTURES)
-        named = {name: work.arrays[held] for name, held in ALIASES.items()}
-        written = write_maps({**work.arrays, **named}, source, folder, format)
-        marks = beside["labels"]
-        if marks is not None:
-            write_table(folder / REGIONS, region_table(work.arrays, marks, source.axis, _converged))
-        counts, means = statistics(work, source.axis, _converged)
-        resumed = work.resumed
-        seconds = time.perf_counter() - began
-        run = T2Run(written, model, math.prod(spatial), *counts, means, resumed, seconds, notes)
-        write_text(account, json.dumps(plain(_record(run, settings)), indent=1) + "\n")
-        work.discard()
+        done = map_voxels(
+            shell, source, beside, {name: _map_shape(name, spatial, model.bins) for name in kept}, fit,
+            level=lambda signals: signals[:, 0], threshold=threshold, converged=_converged, aliases=ALIASES,
+            format=format, progress=progress, step_bytes=step_bytes, small_steps=like is None,
+        )  # fmt: skip
+        run = T2Run(done.files, model, done.voxels, done.fitted, done.converged, done.means, shell.work.resumed,
+                    shell.seconds, notes)  # fmt: skip
+        maps = account_of_maps(run.files, _meanings(run.files))
+        counts = told(run, "voxels", "fitted", "converged", "means")
+        shell.end({"t2_times": model.t2_times, **counts, "maps": maps, "seconds": run.seconds})
         return run
+
+
+def _meanings(names: Iterable[str]) -> dict[str, str]:
+    return {name: MAPS[ALIASES.get(name, name)] for name in names}
 
 
 def _largest(field: Image) -> float:
@@ -242,43 +214,5 @@ def _map_shape(name: str, spatial: tuple[int, ...], bins: int) -> tuple[tuple[in
     return ((*spatial, bins) if name == "t2dist" else spatial), "f4"
 
 
-def _slab(
-    model: T2Model,
-    block: np.ndarray,
-    threshold: float,
-    mask: np.ndarray | None,
-    angles: np.ndarray | None,
-    solving: dict[str, Any],
-) -> dict[str, np.ndarray]:
-    """Fit the voxels of some slabs; NaN in those left out leaves them so."""
-    signals = block.reshape(-1, model.echoes)
-    chosen = signals[:, 0] > threshold
-    if mask is not None:
-        chosen &= mask.ravel() != 0
-    if angles is not None:
-        angles = angles.ravel()
-        angles = np.where(angles > 180, 360 - angles, angles)  # more than 180° refocuses as less does
-    found = fit_voxels(model, signals[chosen], None if angles is None else angles[chosen], **solving)
-    return put_back(found, chosen)
-
-
 def _converged(status: np.ndarray) -> np.ndarray:
     return np.asarray(status == NNLSStatus.CONVERGED)
-
-
-def _record(run: T2Run, settings: dict[str, Any]) -> dict[str, Any]:
-    from stepwell import __version__
-
-    return {
-        "stepwell": __version__,
-        "settings": settings,
-        "t2_times": run.model.t2_times.tolist(),
-        "voxels": run.voxels,
-        "fitted": run.fitted,
-        "converged": run.converged,
-        "means": run.means,
-        "maps": {
-            name: {"file": path.name, "meaning": MAPS[ALIASES.get(name, name)]} for name, path in run.files.items()
-        },
-        "seconds": run.seconds,
-    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,11 @@ from rich.table import Table
 from stepwell.apps.images.commands import (
     MEBIBYTE,
     check_packages,
+    conclude,
     image_trouble,
     imaging_options,
-    read_account,
+    like_of,
     read_sizes,
-    record_run,
     slab_bar,
 )
 from stepwell.apps.unmixing.extraction import EXTRACTIONS, Extraction
@@ -27,7 +28,6 @@ from stepwell.cli.inputs import (
     NumberOrAuto,
     can_draw,
     check_file,
-    open_place,
     refuse_input_as_output,
     usage_errors,
     writing_trouble,
@@ -120,8 +120,7 @@ def command(
         check_file(path, "-o")
     check_packages({"IMAGE": image, "-o": target.cubes[0]})
     plots = can_draw(plots, voice)
-    place = open_place(array, "float64", device)
-    like = None if place.library == "numpy" else place.like
+    like = like_of(array, device)
     options["by_class"] = per == "class"
     truth = None
     if synthetic is not None:
@@ -149,22 +148,20 @@ def command(
                           bands_first=bands_first, noise=noise, variable=variable, restart=restart,
                           overwrite=overwrite, like=like, threads=threads, progress=tell,
                           step_bytes=memory * MEBIBYTE, **options)  # fmt: skip
-    voice.notes(run.notes)
-    written = list(run.files)
+    endmembers = []
     if extract is not None:
         with writing_trouble():
             write_spectra(target.endmembers, spectra)
-        written.append(target.endmembers)
-    if plots and run.converged:
-        with writing_trouble():
-            drawn = _draw(run, image, variable, bands_first, target.picture)
-            written += [] if drawn is None else [drawn]
-    summary = read_account(target.account)
-    if truth is not None:
-        summary["errors"] = _errors(run, truth)
-    with writing_trouble():
-        record_run(voice, summary, array=array, device=device, threads=threads)
-    voice.say(*_report(run, summary, written))
+        endmembers.append(target.endmembers)
+
+    def draw() -> list[Path]:
+        drawn = _draw(run, image, variable, bands_first, target.picture)
+        return [] if drawn is None else [drawn]
+
+    conclude(voice, run, target.account, draw=draw if plots else None,
+             errors=None if truth is None else functools.partial(_errors, run, truth),
+             report=lambda summary, drawn: _report(run, summary, [*run.files, *endmembers, *drawn]),
+             place={"array": array, "device": device, "threads": threads})  # fmt: skip
     if not run.converged:
         what = f"none of {run.solved} pixels converged" if run.solved else "there is no pixel to unmix"
         raise click.ClickException(what)

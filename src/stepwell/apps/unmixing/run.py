@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import math
 import os
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,9 +14,10 @@ import numpy as np
 
 from stepwell.apps.files import envi, raster
 from stepwell.apps.files.named import open_named
-from stepwell.apps.images import Image, Work, fill, open_image
+from stepwell.apps.images import Image, fill, open_image
 from stepwell.apps.images.presenting import Mapped
-from stepwell.apps.images.work import STEP_BYTES, forget_finished, identity, make_folder, plain, refuse_other_settings
+from stepwell.apps.images.running import MapRun, told
+from stepwell.apps.images.work import STEP_BYTES, identity
 from stepwell.apps.unmixing.library import WAVELENGTHS, SpectralLibrary, read_library
 from stepwell.apps.unmixing.pixels import NOT_SOLVED, Unmixing, unmix_pixels
 from stepwell.apps.unmixing.scale import Scale, settle_scale, told_by_header
@@ -26,9 +25,8 @@ from stepwell.apps.unmixing.target import Target
 from stepwell.arrays import Array
 from stepwell.arrays.presenting import labelled
 from stepwell.common.array_files import read_numbers
-from stepwell.common.files import Unreadable, write_text
+from stepwell.common.files import Unreadable
 from stepwell.common.progress import as_told, with_bar
-from stepwell.common.temporary import scratch_folder
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,9 +160,10 @@ def unmix_image(
     ...     np.load(f"{folder}/shares.npy").shape[:2]
     (6, 8)
     """
-    began = time.perf_counter()
     target = Target(output)
-    with make_folder(target.folder), scratch_folder(target.folder) as scratch:
+    others = (target.means.name, target.picture.name, target.endmembers.name)
+    shell = MapRun(target.account, *others, restart=restart, overwrite=overwrite)
+    with shell.begun() as scratch:
         source = as_lines(open_image(image, name=variable, scratch=scratch), bands_first)
         header = source.about if isinstance(source.about, envi.Header) else None
         given = library if isinstance(library, SpectralLibrary) else read_library(library, class_column)
@@ -187,10 +186,10 @@ def unmix_image(
             "scale": factor,
             "image": identity(envi.find_pair(image)[1] if header is not None else image),
         }  # fmt: skip
-        replaced = refuse_other_settings(target.account, _recorded(settings), overwrite)
+        shell.settle(settings, "spectra")  # (In the account a digest stands for the spectra.)
         lines, samples = source.shape[:2]
         shape = (lines, len(bands), samples)  # interleaved by line, as the file will be
-        work = Work(target.unfinished, plain(settings), {"cube": (shape, "<f4")}, lines, restart=restart)
+        work = shell.open(target.unfinished, {"cube": (shape, "<f4")}, lines)
 
         def make(block: np.ndarray, start: int, stop: int) -> dict[str, np.ndarray]:
             pixels = block.reshape(-1, source.shape[-1])[:, used]
@@ -200,20 +199,17 @@ def unmix_image(
             return {"cube": _as_cube(plan, answer, stop - start, samples)}
 
         fill(source, work, make, progress=as_told(progress), step_bytes=step_bytes, small_steps=like is None)
-        if replaced:
-            forget_finished(target.account, *(one.name for one in (target.means, target.picture, target.endmembers)))
+        shell.replace()
         counts, means = _statistics(work.arrays["cube"], bands)
         files = target.write(work.arrays["cube"], bands, source)
         if not target.keeps_place(source):
             notes.append("the georeference of the image is not kept in this format; allowed for it: NAME.tif")
         if counts[1]:
             files.append(target.write_means(plan.names, means, counts[1]))
-        seconds = time.perf_counter() - began
         run = UnmixRun(files, plan.names, bands, lines * samples, *counts, means, factor, used, plan, notes,
-                       work.resumed, seconds)  # fmt: skip
-        write_text(target.account, json.dumps(plain(_record(run, settings)), indent=1) + "\n")
+                       work.resumed, shell.seconds)  # fmt: skip
+        shell.end(told(run, "bands", "pixels", "solved", "converged", "means", "notes", "seconds"))
         files.append(target.account)
-        work.discard()
         return run
 
 
@@ -347,24 +343,3 @@ def _statistics(cube: np.ndarray, bands: list[str]) -> tuple[tuple[int, int], di
         converged += int(np.count_nonzero(good))
         sums += line[:, good].sum(axis=1, dtype=float)
     return (solved, converged), dict(zip(bands, (sums / converged if converged else sums * math.nan).tolist()))
-
-
-def _recorded(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings that stand in the account, where a digest stands for the spectra."""
-    return {name: value for name, value in settings.items() if name != "spectra"}
-
-
-def _record(run: UnmixRun, settings: dict[str, Any]) -> dict[str, Any]:
-    from stepwell import __version__
-
-    return {
-        "stepwell": __version__,
-        "settings": _recorded(settings),
-        "bands": run.bands,
-        "pixels": run.pixels,
-        "solved": run.solved,
-        "converged": run.converged,
-        "means": run.means,
-        "notes": run.notes,
-        "seconds": run.seconds,
-    }
