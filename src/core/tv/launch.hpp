@@ -20,7 +20,8 @@ struct TvLaunch {
     const void *linear, *inverse, *solved, *small;
     void *partial, *w, *h, *image;
     const void *lower, *upper;
-    int64_t* turn;  // sweeps that are done; null for transforms alone
+    const void* origin;  // ∇x0 where everything else is less x0 and that; null where x0 is zero
+    int64_t* turn;       // sweeps that are done; null for transforms alone
 };
 
 }  // namespace stepwell

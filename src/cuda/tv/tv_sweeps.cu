@@ -66,16 +66,20 @@ struct Problem {
     // z of a pixel.
     __device__ void shrink(int pixel, Scalar (&w)[3], Scalar (&z)[3]) const {
         const Scalar* from = at(job.w) + pixel;
-        Scalar square = 0;
+        const Scalar* origin = job.origin ? at(job.origin) + pixel : nullptr;
+        Scalar square = 0, whole[3];
 #pragma unroll
         for (int k = 0; k < 3; ++k) {
             w[k] = k < job.axes ? from[k * block] : Scalar(0);
-            square += w[k] * w[k];
+            z[k] = origin && k < job.axes ? -origin[k * block] : Scalar(0);
+            whole[k] = w[k] - z[k];
+            square += whole[k] * whole[k];
         }
         const Scalar together = job.anisotropic ? Scalar(0) : shrink_factor(root_of(square), how);
 #pragma unroll
         for (int k = 0; k < 3; ++k)
-            z[k] = w[k] * (job.anisotropic ? shrink_factor(w[k] < 0 ? -w[k] : w[k], how) : together);
+            z[k] += whole[k] *
+                    (job.anisotropic ? shrink_factor(whole[k] < 0 ? -whole[k] : whole[k], how) : together);
     }
 
     // ρ (∇ᵀ(z - u) + (s - v)) at a pixel; z - u = 2z - w.

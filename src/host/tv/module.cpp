@@ -195,6 +195,7 @@ void bind_tv(nb::module_& m) {
     SW_FIELD(launch, TvLaunch, image);
     SW_FIELD(launch, TvLaunch, lower);
     SW_FIELD(launch, TvLaunch, upper);
+    SW_FIELD(launch, TvLaunch, origin);
     SW_FIELD(launch, TvLaunch, turn);
 }
 

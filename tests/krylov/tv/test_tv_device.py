@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import subprocess
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from stepwell.cuda import nvrtc
 from stepwell.krylov.tv import device, shrinking, sweeps
 from stepwell.krylov.tv.plans import plan_of
 from stepwell.krylov.tv.shrinking import Sweep
+from stepwell.krylov.tv.transforms import laplacian_eigenvalues
 
 PROGRAM = """
 #define SW_SCALAR {scalar}
@@ -113,6 +115,52 @@ def test_sweeps_agree_with_array_operations(emulated, dims, rows, kind, bounds):
     sweep = random_sweep(dims, rows, kind, bounds, emulated)
     found = device.run_sweeps(plan_of(dims, emulated), sweep)
     compare(found, sweep, emulated)
+
+
+#: Problems that are solved for a step.
+STEPS = [
+    ((12, 10), 0, "isotropic", "none"),
+    ((12, 10), 4, "isotropic", "numbers"),
+    ((16, 9), 2, "anisotropic", "pixels"),
+    ((4, 6, 5), 3, "huber", "problems"),
+    ((40,), 2, "isotropic", "numbers"),
+]
+
+
+@pytest.mark.parametrize("emulated", ["float32"], indirect=True)
+@pytest.mark.parametrize(("dims", "rows", "kind", "bounds"), [*STEPS, ((1, 20), 0, "isotropic", "none")])
+def test_single_precision_sweeps_for_the_step(emulated, dims, rows, kind, bounds):
+    sweep = random_sweep(dims, rows, kind, bounds, "float64")
+    found = device.run_sweeps(plan_of(dims, "float64"), for_the_step(sweep, np.ones(3, dtype=bool)))
+    assert all(part is None or part.dtype == np.float64 for part in found)
+    compare(found, sweep, "float32")
+    if bounds != "none":
+        assert np.all((found[0] >= sweep.lower) & (found[0] <= sweep.upper))
+        assert np.prod(dims) > np.sum(found[0][0] == np.broadcast_to(sweep.lower, found[0].shape)[0]) > 0
+
+
+def for_the_step(sweep: Sweep, single: np.ndarray) -> Sweep:
+    """Return the same sweeps, `single` ones for the step from a random x0; bounds of `sweep` are put in order.
+
+    M (x - x0) = rhs + linear - M x0, so the linear part of the step is linear - (M - ρ∇ᵀ∇ - ρ) x0.
+    """
+    from scipy.fft import dctn
+
+    if sweep.s is not None:
+        h, sweep.upper = sweep.s + sweep.v, np.maximum(sweep.lower, sweep.upper)
+        sweep.s = np.clip(h, sweep.lower, sweep.upper)
+        sweep.v = h - sweep.s
+    dims = sweep.linear.shape[1:]
+    x0 = np.random.default_rng(3).normal(size=(3, *dims))
+    at = dctn(x0, axes=range(1, 1 + len(dims)), norm="ortho").reshape(3, -1)
+    shift = sweep.rho * (laplacian_eigenvalues(dims, sweep.weights).ravel() + (sweep.s is not None))
+    linear = sweep.linear.copy()
+    for k in np.flatnonzero(single):
+        solution = np.diag(sweep.inverse[k].ravel())
+        if sweep.solved is not None:
+            solution -= sweep.solved[k].T @ sweep.small[k] @ sweep.solved[k]
+        linear[k] -= (np.linalg.solve(solution, at[k]) - shift * at[k]).reshape(dims)
+    return replace(sweep, linear=linear, single=single, x0=x0)
 
 
 def random_sweep(dims, rows, kind, bounds, dtype, batch=3) -> Sweep:

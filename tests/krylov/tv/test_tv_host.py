@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import functools
 
 import numpy as np
 import pytest
 from scipy.fft import dctn
-from test_tv_device import compare, random_sweep
+from test_tv_device import STEPS, compare, for_the_step, random_sweep
 
-from stepwell.krylov.tv import host
+import stepwell
+from stepwell.apps import tomography
+from stepwell.krylov.tv import host, kernels
 from stepwell.krylov.tv.plans import plan_of
-from stepwell.krylov.tv.transforms import laplacian_eigenvalues
 
 CASES = [
     ((12, 10), 0, "isotropic", "none"),
@@ -60,35 +61,11 @@ def test_threads_do_not_change_a_bit(dims, rows, kind, bounds, monkeypatch):
             np.testing.assert_array_equal(left, right)
 
 
-@pytest.mark.parametrize(
-    ("dims", "rows", "kind", "bounds"),
-    [
-        ((12, 10), 0, "isotropic", "none"),
-        ((12, 10), 4, "isotropic", "numbers"),
-        ((16, 9), 2, "anisotropic", "pixels"),
-        ((4, 6, 5), 3, "huber", "problems"),
-        ((40,), 2, "isotropic", "numbers"),
-    ],
-)
+@pytest.mark.parametrize(("dims", "rows", "kind", "bounds"), STEPS)
 def test_single_precision_sweeps_for_the_step(dims, rows, kind, bounds):
-    """M (x - x0) = rhs + linear - M x0, so the linear part of the step is linear - (M - ρ∇ᵀ∇ - ρ) x0."""
     sweep = random_sweep(dims, rows, kind, bounds, "float64")
-    if bounds != "none":
-        h, sweep.upper = sweep.s + sweep.v, np.maximum(sweep.lower, sweep.upper)
-        sweep.s = np.clip(h, sweep.lower, sweep.upper)
-        sweep.v = h - sweep.s
-    axes, pixels = tuple(range(1, 1 + len(dims))), int(np.prod(dims))
-    x0 = np.random.default_rng(3).normal(size=(3, *dims))
-    at = dctn(x0, axes=axes, norm="ortho").reshape(3, -1)
-    shift = sweep.rho * (laplacian_eigenvalues(dims, sweep.weights).ravel() + (sweep.s is not None))
-    linear = sweep.linear.copy()
-    for k in (0, 2):
-        solution = np.diag(sweep.inverse[k].ravel())
-        if rows:
-            solution -= sweep.solved[k].T @ sweep.small[k] @ sweep.solved[k]
-        linear[k] -= (np.linalg.solve(solution, at[k]) - shift * at[k]).reshape(dims)
+    mixed = for_the_step(sweep, np.array([True, False, True]))
     plan = plan_of(dims, "float64")
-    mixed = replace(sweep, linear=linear, single=np.array([True, False, True]), x0=x0)
     found = host.run_sweeps(plan, mixed)
     compare(found, sweep, "float32")
     for one, other in zip(found, host.run_sweeps(plan, sweep)):
@@ -97,7 +74,23 @@ def test_single_precision_sweeps_for_the_step(dims, rows, kind, bounds):
             np.testing.assert_array_equal(one[k], other[k])
     if bounds != "none":
         assert np.all((found[0] >= sweep.lower) & (found[0] <= sweep.upper))
-        assert pixels > np.sum(found[0][0] == np.broadcast_to(sweep.lower, found[0].shape)[0]) > 0
+        assert np.prod(dims) > np.sum(found[0][0] == np.broadcast_to(sweep.lower, found[0].shape)[0]) > 0
+
+
+def test_problems_apart_by_their_precision_have_the_bits_of_all_together(monkeypatch):
+    """Kernels of a GPU take problems of one precision at a time; here those of the host do."""
+    A = tomography.parallel_beam(24, angles=np.arange(0, 180, 9.0))
+    B = tomography.add_noise(A @ tomography.shepp_logan_3d(24)[[12, 9, 15]].reshape(3, -1).T, 0.02, 1)
+    given = {"shape": (24, 24), "bounds": (0, None), "tol": 1e-6, "callback": lambda told: None}
+    together = stepwell.tv(A, B, 1.0, **given)
+    parts = []
+    monkeypatch.setattr(kernels, "Kernels", functools.partial(kernels.Kernels, on_host=False))
+    run = host.run_sweeps
+    monkeypatch.setattr(host, "run_sweeps", lambda plan, sweep: parts.append(sweep.single) or run(plan, sweep))
+    apart = stepwell.tv(A, B, 1.0, **given)
+    assert {0 < len(part) < 3 for part in parts} == {True, False}
+    assert all(part.all() or not part.any() for part in parts)
+    np.testing.assert_array_equal(together.x, apart.x)
 
 
 def test_sides_with_other_factors_have_no_plan():

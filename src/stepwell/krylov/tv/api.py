@@ -13,6 +13,7 @@ from stepwell.common.checks import read_real, read_switch, read_whole, require, 
 from stepwell.common.keywords import keywords_told
 from stepwell.common.typing import ArrayLike, BoundsLike, NumberOrArray, OperatorLike
 from stepwell.krylov.reductions import Sums
+from stepwell.krylov.tv.denoising import Denoiser
 from stepwell.krylov.tv.given import Given
 from stepwell.krylov.tv.inputs import RULES, is_image, read_numbers, read_problem, read_shape
 from stepwell.krylov.tv.lam import from_noise, joint_mean, search
@@ -164,7 +165,7 @@ def tv(
         given.task.A = team.held_operator(given.task.A)
         given, base = fit_in_range(given.in_double())
         lams = None if lams is None else lams / given.unit
-        solver = Solver(given.task, given.x0, given.dual, base, team)
+        solver = (Denoiser if given.task.identity else Solver)(given.task, given.x0, given.dual, base, team)
         team.check()
         watch = Teller(callback, given, int(columns), team) if watched else None
         ends: np.ndarray | None = None
@@ -254,7 +255,7 @@ def tv_gap(
         given, base = fit_in_range(given.in_double())
         task = given.task
         task.lam = lams / given.unit
-        solver = Solver(task, given.x0, given.dual, base)
+        solver = (Denoiser if task.identity else Solver)(task, given.x0, given.dual, base)
         data = task.forward(given.x0)
         f = task.objective(given.x0, data - task.B)
         inside = to_host(namespace_of(task.B).all(

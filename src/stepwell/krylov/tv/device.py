@@ -15,6 +15,7 @@ import numpy as np
 from stepwell.arrays import (
     Array,
     as_contiguous,
+    as_float,
     bytes_on_device,
     current_stream,
     device_address,
@@ -26,7 +27,8 @@ from stepwell.arrays import (
 from stepwell.arrays.device import empty_on_device
 from stepwell.cuda.layouts import structure
 from stepwell.cuda.runtime import Device, Event, Graph, Kernel, launch, load_kernel
-from stepwell.krylov.tv.plans import MAX_STAGES, Plan
+from stepwell.krylov.tv.differences import differences
+from stepwell.krylov.tv.plans import MAX_STAGES, Plan, plan_of
 from stepwell.krylov.tv.shrinking import Sweep, clipped, shrunk
 from stepwell.operators.cuda_sparse import is_available
 
@@ -137,40 +139,67 @@ def transform(plan: Plan, block: Array, back: bool) -> Array:
 
 
 def run_sweeps(plan: Plan, sweep: Sweep) -> tuple[Array, ...]:
-    """Run the sweeps of all problems; return x, z, u, s and v (None without bounds)."""
-    xp = namespace_of(sweep.linear)
-    kept, bounded = plan.kept, sweep.s is not None
+    """Run the sweeps of all problems, of which all or none are in single precision; return x, z, u, s and v."""
+    kept = plan.kept
     whole = len(kept) == sweep.z.shape[0]
-    batch = int(sweep.linear.shape[0])
-    w = sweep.z + sweep.u
+    w, weights = _kept(sweep.z + sweep.u, plan), tuple(sweep.weights[axis] for axis in kept)
+    sides = sweep.lower, sweep.upper
+    h = None if sweep.s is None or sweep.v is None else sweep.s + sweep.v
+    if sweep.single is not None and sweep.single.any():
+        assert sweep.x0 is not None
+        x0, origin = sweep.x0, _kept(differences(sweep.x0, sweep.weights), plan)
+        h, lower, upper = (None if part is None else part - x0 for part in (h, *sides))
+        x, w, h = _run(_single_plan(plan.sides), sweep, weights, w - origin, h, lower, upper, origin)
+        x, w, h = (
+            None if part is None else as_float(part, "float64") + to
+            for part, to in ((x, x0), (w, origin), (h, x0))
+        )  # fmt: skip
+    else:
+        x, w, h = _run(plan, sweep, weights, w, h, *sides, None)
+    z = shrunk(w, sweep.threshold, sweep.least, sweep.anisotropic)
+    u = w - z
     if not whole:
-        w = xp.stack([w[axis] for axis in kept])
-    w = as_contiguous(w)
-    h = None if sweep.s is None or sweep.v is None else as_contiguous(sweep.s + sweep.v)
-    x = empty_on_device(tuple(sweep.linear.shape), dtype_name(sweep.linear.dtype), sweep.linear)
+        z, u = (_with_axes(field, plan, sweep.z) for field in (z, u))
+    if h is None:
+        return x, z, u, None, None
+    s = clipped(h, *sides)
+    return s, z, u, s, h - s
+
+
+def _run(
+    plan: Plan, sweep: Sweep, weights: tuple[float, ...], w: Array, h: Array | None, lower: Array | None,
+    upper: Array | None, origin: Array | None,
+) -> tuple[Array, Array, Array | None]:  # fmt: skip
+    """Launch the sweeps in the precision of a plan, from w = z + u and h = s + v; return x, w and h after them."""
+    dtype = plan.numbers.dtype.name
+    w, h, origin, linear, inverse, solved, small = (
+        None if part is None else as_contiguous(as_float(part, dtype))
+        for part in (w, h, origin, sweep.linear, sweep.inverse, sweep.solved, sweep.small)
+    )
+    x = empty_on_device(tuple(sweep.linear.shape), dtype, sweep.linear)
+    batch, image = int(x.shape[0]), tuple(x.shape)
     launches = _Launches(plan, batch, x)
-    held = [as_contiguous(part) for part in (sweep.linear, sweep.inverse)]
-    rows = 0 if sweep.solved is None else int(sweep.solved.shape[1])
-    model = [] if sweep.solved is None else [as_contiguous(sweep.solved), as_contiguous(sweep.small)]
+    rows = 0 if solved is None else int(solved.shape[1])
+    threshold = np.maximum(sweep.threshold, np.finfo(dtype).smallest_normal)  # zero would divide zero by zero
     numbers = [
         bytes_on_device(np.ascontiguousarray(part), x)
-        for part in (sweep.counts, sweep.threshold, sweep.least, np.zeros(1, dtype=np.int64))
+        for part in (sweep.counts, threshold, sweep.least, np.zeros(1, dtype=np.int64))
     ]
-    bounds = [_bound(side, plan, tuple(sweep.linear.shape)) for side in (sweep.lower, sweep.upper)]
     last = len(plan.sides) - 1
     panels = launches.job(last, x).panels
     partial = empty_on_device((max(1, batch * panels * rows),), "float64", x)
-    weights = [sweep.weights[axis] for axis in kept] + [1.0, 1.0]
-    shared = {
-        "rows": rows, "anisotropic": int(sweep.anisotropic), "bounded": int(bounded), "rho": sweep.rho,
+    weights = (*weights, 1.0, 1.0)
+    shared: dict[str, Any] = {
+        "rows": rows, "anisotropic": int(sweep.anisotropic), "bounded": int(h is not None), "rho": sweep.rho,
         "over": sweep.over, "weight0": weights[0], "weight1": weights[1], "weight2": weights[2],
-        "w": device_address(w), "h": device_address(h) if bounded else None, "partial": device_address(partial),
-        "linear": device_address(held[0]), "inverse": device_address(held[1]),
-        "solved": device_address(model[0]) if rows else None, "small": device_address(model[1]) if rows else None,
-        **{name: device_address(part) for name, part in zip(("counts", "threshold", "least", "turn"), numbers)},
+        "partial": device_address(partial),
     }  # fmt: skip
-    for name, side in zip(("lower", "upper"), bounds):
+    arrays = {"w": w, "h": h, "origin": origin, "linear": linear, "inverse": inverse, "solved": solved, "small": small}
+    arrays |= dict(zip(("counts", "threshold", "least", "turn"), numbers))
+    shared |= {name: None if part is None else device_address(part) for name, part in arrays.items()}
+    for name, side in (("lower", lower), ("upper", upper)):
         if side is not None:
+            arrays[name] = side = _bound(as_float(side, dtype), plan, image)
             shared |= {
                 name: device_address(side), f"{name}_per_pixel": int(side.shape[1] > 1),
                 f"{name}_stride": int(side.shape[1]) if side.shape[0] > 1 else 0,
@@ -191,15 +220,21 @@ def run_sweeps(plan: Plan, sweep: Sweep) -> tuple[Array, ...]:
         rounds %= IN_GRAPH
     launches.sweeps(steps, launches.stream, rounds)
     launches.end()
-    z = shrunk(w, sweep.threshold, sweep.least, sweep.anisotropic)
-    u = w - z
-    if not whole:
-        z, u = (_with_axes(field, plan, sweep.z) for field in (z, u))
-    if not bounded:
-        return x, z, u, None, None
-    assert h is not None
-    s = clipped(h, sweep.lower, sweep.upper)
-    return s, z, u, s, h - s
+    return x, w, h
+
+
+@functools.lru_cache(maxsize=16)
+def _single_plan(sides: tuple[int, ...]) -> Plan:
+    plan = plan_of(sides, "float32")
+    assert plan is not None
+    return plan
+
+
+def _kept(field: Array, plan: Plan) -> Array:
+    """Leave out axes of length 1."""
+    if len(plan.kept) == field.shape[0]:
+        return field
+    return namespace_of(field).stack([field[axis] for axis in plan.kept])
 
 
 def _with_axes(field: Array, plan: Plan, like: Array) -> Array:
@@ -210,10 +245,8 @@ def _with_axes(field: Array, plan: Plan, like: Array) -> Array:
     return xp.stack([field[places[axis]] if axis in places else zero for axis in range(like.shape[0])])
 
 
-def _bound(side: Array | None, plan: Plan, image: tuple[int, ...]) -> Array | None:
+def _bound(side: Array, plan: Plan, image: tuple[int, ...]) -> Array:
     """Return one side of the bounds as (1 or problems, 1 or pixels)."""
-    if side is None:
-        return None
     xp, rows = namespace_of(side), int(side.shape[0])
     if math.prod(side.shape) == rows:
         return as_contiguous(xp.reshape(side, (rows, 1)))
@@ -236,8 +269,6 @@ class _Home:
 
 @functools.lru_cache(maxsize=16)
 def _tables_of(sides: tuple[int, ...], dtype: str, home: _Home) -> tuple[Array, Array]:
-    from stepwell.krylov.tv.plans import plan_of
-
     plan = plan_of(sides, dtype)
     assert plan is not None
     return bytes_on_device(plan.numbers, home.like), bytes_on_device(plan.places, home.like)

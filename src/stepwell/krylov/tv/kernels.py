@@ -23,7 +23,7 @@ class Kernels:
     @property
     def mixed(self) -> bool:
         """Whether problems in double precision can be swept in single."""
-        return self.on_host and self.plan.numbers.dtype == np.float64
+        return bool(self.plan.numbers.dtype == np.float64)
 
     def transform(self, block: Array, back: bool) -> Array:
         """Return the cosine coefficients of every image, or the images of coefficients."""

@@ -63,7 +63,6 @@ class Solver:
         self.task, self.team = task, team
         self.base = fit_base(task) if base is None else base
         self.rho = RHO * self.base.geometric_mean
-        self.certifier = (Certifier if task.widths is None else WeightedCertifier).of(task, self.base)
         count = task.grid.batch
         self.books = Books.begin(count, SWEEPS_OF_IDENTITY if task.identity else SWEEPS)
         self.status: list[ProvenStatus | None] = [None] * count
@@ -71,12 +70,18 @@ class Solver:
         self.epsilon = task.epsilon
         # In single precision f is at its floor, which moves, long before the lower bound is: points may follow it.
         self.noise = ROUNDING * self.epsilon if self.epsilon > 1e-10 else 0.0
+        self._prepare()
         self.calls = self.base.products / 2  # both vectors of the set-up go through A together
         self.shared = self.base.products
         self.shift = self._shift()
-        self.poisson = poisson_inverse(task.grid.eigenvalues(task.B))[None]
         self.state = self._first_state(x0, dual)
         self.carried = np.zeros(count, dtype=bool)
+
+    def _prepare(self) -> None:
+        """Make what bounds and steps need of the problem."""
+        task = self.task
+        self.certifier = (Certifier if task.widths is None else WeightedCertifier).of(task, self.base)
+        self.poisson = poisson_inverse(task.grid.eigenvalues(task.B))[None]
 
     def _shift(self) -> Array:
         """ρ∇ᵀ∇ + μ in the cosine basis, of one problem."""
@@ -203,8 +208,8 @@ class Solver:
 
     def _applied(self, rows: np.ndarray, x: Array, task: Task, calls: np.ndarray) -> Array:
         """A x, from A itself."""
-        self.books.products[rows] += 0 if task.identity else 0.5
-        calls += 0 if task.identity else 0.5
+        self.books.products[rows] += 0.5
+        calls += 0.5
         return task.forward(x)
 
     def finish(self) -> None:
@@ -234,10 +239,10 @@ class Solver:
         if state.stale.any():
             some = np.flatnonzero(state.stale)
             part = y if some.size == rows.size else take_columns(y, some)
-            found = task.grid.images(part) if task.identity else task.take(some).adjoint(part)
+            found = task.take(some).adjoint(part)
             state.gradient = found if some.size == rows.size else put_rows(state.gradient, some, found, 0)
-            books.products[rows[some]] += 0 if task.identity else 0.5
-            calls += 0 if task.identity else 0.5
+            books.products[rows[some]] += 0.5
+            calls += 0.5
             self._remember(state, task)
             state.stale[:] = False
         assert state.gradient is not None
@@ -256,8 +261,6 @@ class Solver:
 
     def _remember(self, state: State, task: Task) -> None:
         """Keep the latest step and its image under AᵀA, in the cosine basis, of problems that have moved."""
-        if task.identity:
-            return
         xp = namespace_of(state.x)
         here = task.cosines.forward(state.x), task.cosines.forward(state.gradient)
         if state.last is not None:
@@ -273,11 +276,7 @@ class Solver:
 
     def _certify(self, rows: np.ndarray, state: State, task: Task, y: Array) -> None:
         p = self.rho * state.splitting.u
-        back = state.gradient
-        if task.identity:  # p alone gives the best y: there is nothing to repair
-            y = task.grid.columns(task.nearest(task.grid.images(task.B) - divergence(p, task.grid.weights))) - task.B
-            back = task.grid.images(y)
-        found = self.certifier.lower_bounds(rows, task.lam, task.B, y, back, p, state.x)
+        found = self.certifier.lower_bounds(rows, task.lam, task.B, y, state.gradient, p, state.x)
         self.books.lower[rows] = np.maximum(self.books.lower[rows], found)
 
     def _ends(self, rows: np.ndarray, tol: np.ndarray, marks: Marks, limit: bool) -> np.ndarray:
@@ -297,19 +296,15 @@ class Solver:
         books, task = self.books, self.task.take(rows)
         xp = namespace_of(state.x)
         model = build_model(self.base, books.cs[rows], self.shift, state.steps, state.images, state.x)
-        if state.last is None:
-            here = task.cosines.forward(state.x), task.cosines.forward(state.gradient)
-        else:
-            here = state.last
+        here = state.last
+        assert here is not None
         trial = self._swept(rows, task, model, Start(state.x, *here, books.single[rows]), state)
-        if task.identity:
-            data = task.grid.columns(trial)
-        elif task.narrow:  # errors of A x then come to rest, and p can take them up
+        if task.narrow:  # errors of A x then come to rest, and p can take them up
             data = state.data + task.forward(trial - state.x)
         else:
             data = task.forward(trial)
-        books.products[rows] += 0 if task.identity else 0.5
-        calls += 0 if task.identity else 0.5
+        books.products[rows] += 0.5
+        calls += 0.5
         change = task.cosines.forward(trial) - here[0]
         pull = model.times(change)
         length = image_sums(change * pull)
@@ -348,8 +343,6 @@ class Solver:
 
     def _inexactness(self, task: Task, state: State, pull: Array, gradient: Array) -> np.ndarray:
         """‖H(x⁺ − x) + g + ∇ᵀp + box‖ / ‖H(x⁺ − x)‖, in the norm in which the certificate repairs: that of ∇(∇ᵀ∇)⁻¹."""
-        if task.identity:
-            return np.zeros(task.grid.batch)
         inner = divergence(state.splitting.u, task.grid.weights)
         if state.splitting.v is not None:
             inner = inner + state.splitting.v
@@ -361,15 +354,17 @@ class Solver:
     def _adapt(self, rows: np.ndarray, kappa: np.ndarray, accepted: np.ndarray, inexact: np.ndarray) -> None:
         """Change cs by κ, and the sweeps by how exact the inner step was."""
         books = self.books
-        books.single[rows] &= accepted & (books.gaps(rows) > SINGLE)
-        if self.task.identity:
-            return
+        self._limit_single(rows, accepted)
         kappa = np.where(np.isfinite(kappa), kappa, 1.0)
         least = np.where(books.iterations[rows] < FALLING, FALL, 1.0)
         down = np.clip(1.05 * kappa, least, 1.0)
         books.cs[rows] *= np.where(kappa > 1, np.minimum(GROWTH, np.maximum(kappa, 1.0)), down)
         factor = np.where(~accepted | (inexact > COARSE), 2.0, np.where(inexact < FINE, 0.5, 1.0))
         books.sweeps[rows] = np.clip((books.sweeps[rows] * factor).astype(np.int64), LEAST_SWEEPS, MOST_SWEEPS)
+
+    def _limit_single(self, rows: np.ndarray, accepted: np.ndarray) -> None:
+        """Leave single precision where a step has failed or the gap is small."""
+        self.books.single[rows] &= accepted & (self.books.gaps(rows) > SINGLE)
 
     def change_lam(self, lam: np.ndarray) -> None:
         """Go on with other λ: multipliers follow them."""

@@ -60,6 +60,11 @@ class Start:
     gradient: Array
     single: np.ndarray
 
+    def take(self, rows: np.ndarray) -> Start:
+        """Return the starts of some problems."""
+        x, here, gradient = (_taken(part, rows, 0) for part in (self.x, self.here, self.gradient))
+        return Start(x, here, gradient, self.single[rows])
+
     def linear(self, model: Model, single: np.ndarray | None = None) -> Array:
         """Return the right-hand sides Hx − g; −g, that of the step from x, of `single` problems."""
         if single is None or not single.any():
@@ -92,13 +97,21 @@ def run_sweeps(
 ) -> tuple[Array, Splitting]:
     """Run so many sweeps of every problem; return x, within the bounds exactly, and the state.
 
-    By kernels where there are some, else by array operations. Kernels of the host sweep in single precision where
-    `Start` allows it: that halves the time.
+    By kernels where there are some, else by array operations. Kernels sweep in single precision where `Start` allows
+    it: that halves the time. Those of a GPU do so for all problems of a call, or for none.
     """
     kernels = task.cosines.kernels
     if kernels is None or task.widths is not None:
         return _with_more_for_some(task, model, start.linear(model), splitting, rho, counts)
     single = start.single if kernels.mixed else np.zeros_like(start.single)
+    if not kernels.on_host and single.any() and not single.all():
+        trial = start.x
+        for rows in (np.flatnonzero(single), np.flatnonzero(~single)):
+            some, part = run_sweeps(
+                task.take(rows), model.take(rows), start.take(rows), splitting.take(rows), rho, counts[rows]
+            )
+            trial, splitting = put_rows(trial, rows, some, 0), splitting.put(rows, part)
+        return trial, splitting
     linear = start.linear(model, single)
     threshold, least = _thresholds(task, rho, linear)
     sweep = Sweep(

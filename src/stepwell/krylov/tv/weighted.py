@@ -58,13 +58,9 @@ class WeightedCertifier(Certifier):
             plain = _on_host(plain)
         count = int(widths.regions.max()) + 1
         marks = np.stack([(widths.regions == k).astype(np.float64).ravel() for k in range(count)])
-        if task.identity:
-            data = copy_to_device_of(marks.T, task.B)
-            back = Grid(grid.shape, count, grid.weights).images(data)
-        else:
-            data = task.product(copy_to_device_of(np.ascontiguousarray(marks.T), task.B))
-            back = Grid(grid.shape, count, grid.weights).images(task.back_product(data))
-            base.products += count
+        data = task.product(copy_to_device_of(np.ascontiguousarray(marks.T), task.B))
+        back = Grid(grid.shape, count, grid.weights).images(task.back_product(data))
+        base.products += count
         if not is_cuda(task.B):
             data, back = to_host(data), to_host(back)
             xp = namespace_of(data)
