@@ -18,6 +18,7 @@
 #define SW_OWN_X 0
 #define SW_LOSS 0
 #define SW_REFILL 8
+#define SW_READY 24
 #define SW_THREADS 64
 #define SW_BLOCKS 1
 #define SW_SHARED_MEMORY static __attribute__((aligned(16))) char memory[1 << 16];

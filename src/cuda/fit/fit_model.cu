@@ -1,5 +1,7 @@
 // Fits by a compiled model on a CUDA device, whole fits in one launch: a thread has a problem, evaluates the
-// model and decides (core/fit), and takes the next problem from a queue when it has ended. Compiled with
+// model and decides (core/fit), and takes the next problem from a queue when it has ended. Some searches of a
+// trial point take one factorisation and some take ten: threads whose search has ended wait for others, so
+// that most of a warp evaluate the model together, but not for the last. Compiled with
 //   SW_SCALAR      float or double: what data and model are in; sums are double
 //   SW_MODEL       the model (core/fit/models), with SW_COUNT, SW_FLAG, SW_ACROSS, its shape
 //   SW_PARAMETERS, SW_VARIABLES
@@ -10,6 +12,7 @@
 //   SW_LOSS        a FitLoss
 //   SW_ROW         of an expression: statements that set value and J from p and x; else not defined
 //   SW_REFILL      threads of a warp that have to have ended before they take further problems
+//   SW_READY       threads of 32 that run that have to be ready before they evaluate the model
 //   SW_THREADS     threads of a block
 //   SW_BLOCKS      blocks of a multiprocessor that registers have to be there for
 #include "core/fit/models/answer.hpp"
@@ -126,9 +129,11 @@ extern "C" __global__ void __launch_bounds__(SW_THREADS, SW_BLOCKS)
     int64_t number = -1;
     int counted = 0;
     const double *low = job.low, *high = job.high;
+    Aim<double, SW_PARAMETERS> aim;
+    aim.need = false;
     bool running = false, dry = false;
     for (;;) {
-        const unsigned busy = __ballot_sync(all, running);
+        const unsigned busy = __ballot_sync(all, running), aiming = __ballot_sync(all, aim.need);
         if (!dry && 32 - __popc(busy) >= refill || busy == 0) {
             if (!running && number >= 0) {
                 write_end(job, number, low, high, state_of(n, s), counted);
@@ -183,10 +188,20 @@ extern "C" __global__ void __launch_bounds__(SW_THREADS, SW_BLOCKS)
             }
             __syncwarp();
         }
-        if (running) {
+        // (A thread whose problem is new is ready, too.)
+        if (32 * __popc(aiming) > (32 - SW_READY) * __popc(busy)) {
+            if (aim.need) {
+                aim_goes_on(n, job.options, low, high, s, aim);
+                if (!aim.need) {
+                    aim_ends(n, job.options, low, high, s, aim);
+                    running = s.status == still_running;
+                }
+            }
+        } else if (running && !aim.need) {
             double cost, g[SW_PARAMETERS], H[SW_PARAMETERS * (SW_PARAMETERS + 1) / 2];
             evaluate(job, problem, s.trial, cost, g, H);
-            running = side_turn<double>(n, job.options, low, high, s, cost, g, H);
+            side_turn_begins<double>(n, job.options, low, high, s, cost, g, H, aim);
+            running = aim.need;
         }
     }
 }

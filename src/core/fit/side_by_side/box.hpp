@@ -1,7 +1,7 @@
 // The exact minimiser of ½ dᵀA d + bᵀd within a box (core/fit/bounded_step.hpp), for problems side by side:
-// every loop runs until the last of them is done, and decisions are choices. With R = double it is one
-// problem, in code that a device keeps in registers: there is one factorisation, and no array whose address
-// leaves.
+// each is at its own place of the search, a call is one factorisation for all of them, and decisions are
+// choices. With R = double it is one problem, in code that a device keeps in registers: there is one
+// factorisation, and no array whose address leaves.
 #pragma once
 
 #include "core/fit/models/numbers.hpp"
@@ -61,53 +61,73 @@ SW_HD void solve_factored(Size n, const R* L, R* v) {
     }
 }
 
-// Minimises for the problems of `need`: d, and side (-1, 0, 1); those of the others stay. A parameter whose
-// bounds are equal is at its lower one. `definite` is false where A was not, by the measure of `least`.
-// Returns dᵀA⁻¹d over what is free, from which the next damping follows.
-template <class R, class Size, class Model, class Where, class Count>
-SW_HD R minimise_within(Size n, const Model& model, R least, Where need, R* d, Count* side, Where& definite) {
+// Where a search is.
+template <class R, int N>
+struct BoxSearch {
+    typedef typename DecisionsOf<R>::Where Where;
+    typedef typename DecisionsOf<R>::Count Count;
+    R d[N];
+    Count side[N];   // -1, 0, 1
+    Where fresh;     // nothing is held yet but what is fixed
+    Where definite;  // A was, by the measure of `least`
+    Count turns;
+
+    SW_HD void begin(Where where) {
+        fresh = fresh | where;
+        definite = definite | where;
+        turns = choose(where, Count(0), turns);
+    }
+};
+
+// One step of the searches of `need`; those of the others stay. Returns which have found their minimiser: d,
+// with a parameter whose bounds are equal at its lower one. `bend` is then dᵀA⁻¹d over what is free, from
+// which the next damping follows.
+template <class R, class Size, class Model, class Where>
+SW_HD Where search_box(Size n, const Model& model, R least, Where need, BoxSearch<R, Size::capacity>& at_work,
+                       R& bend) {
+    typedef typename DecisionsOf<R>::Count Count;
     constexpr int N = Size::capacity;
+    R* const d = at_work.d;
+    Count* const side = at_work.side;
+    const Where begins = need & at_work.fresh, goes_on = need & !at_work.fresh;
+    const bool some_begin = any(begins), some_go_on = any(goes_on);
     R L[N * (N + 1) / 2], z[N];
-    Where free[N], fixed_some = Where(false);
+    Where free[N], held_some = Where(false);
     SW_UNROLL
     for (int i = 0; i < n; ++i) {
-        free[i] = model.movable(i);
-        fixed_some = fixed_some | !free[i];
+        free[i] = (at_work.fresh | (side[i] == 0)) & model.movable(i);
+        held_some = held_some | (need & !free[i]);
     }
-    definite = Where(true);
-    bool all = !any(fixed_some);
-    Where open = need;
-    SW_ROLLED
-    for (int turn = 0; turn < 4 * n + 10; ++turn) {
-        factor_where(n, model, free, all, least, L, definite);
+    const bool all = !any(held_some);
+    Where definite = at_work.definite;
+    factor_where(n, model, free, all, least, L, definite);
+    at_work.definite = definite;
+    SW_UNROLL
+    for (int i = 0; i < n; ++i) {
+        R slope = model.b(i);
+        if (some_go_on) {  // (what is fixed does not move: before that, nothing is held anywhere else)
+            SW_UNROLL
+            for (int j = 0; j < n; ++j)
+                slope = slope + choose(free[j] | begins, R(0.0), model.either(i, j) * d[j]);
+        }
+        z[i] = all ? slope : choose(free[i], slope, R(0.0));
+    }
+    solve_factored(n, L, z);
+    Where ended = Where(false);
+    if (some_begin) {
+        Where outside = Where(false);
         SW_UNROLL
         for (int i = 0; i < n; ++i) {
-            R slope = model.b(i);
-            if (turn > 0) {  // (what is fixed does not move: before that, nothing is held anywhere else)
-                SW_UNROLL
-                for (int j = 0; j < n; ++j)
-                    slope = slope + choose(free[j], R(0.0), model.either(i, j) * d[j]);
-            }
-            z[i] = all ? slope : choose(free[i], slope, R(0.0));
+            const R low = model.low(i), high = model.high(i);
+            const Where below = z[i]<low, above = z[i]> high;
+            const Count at_low = choose(below | !free[i], Count(-1), choose(above, Count(1), Count(0)));
+            side[i] = choose(begins, at_low, side[i]);
+            d[i] = choose(begins, choose(free[i], smaller_of(larger_of(z[i], low), high), low), d[i]);
+            outside = outside | (free[i] & (below | above));
         }
-        solve_factored(n, L, z);
-        if (turn == 0) {
-            Where outside = Where(false);
-            SW_UNROLL
-            for (int i = 0; i < n; ++i) {
-                const R low = model.low(i), high = model.high(i);
-                const Where below = z[i]<low, above = z[i]> high;
-                const Count at_low = choose(below | !free[i], Count(-1), choose(above, Count(1), Count(0)));
-                side[i] = choose(need, at_low, side[i]);
-                d[i] = choose(need, choose(free[i], smaller_of(larger_of(z[i], low), high), low), d[i]);
-                outside = outside | (free[i] & (below | above));
-                free[i] = side[i] == 0;
-            }
-            open = open & outside;
-            if (!any(open)) break;
-            all = false;
-            continue;
-        }
+        ended = begins & !outside;
+    }
+    if (some_go_on) {
         // As far as the box lets each go.
         R reach = R(1.0);
         Count blocking = Count(-1);
@@ -128,11 +148,10 @@ SW_HD R minimise_within(Size n, const Model& model, R least, Where need, R* d, C
             const R low = model.low(i), high = model.high(i);
             R there = choose(blocked, d[i] + reach * (z[i] - d[i]), z[i]);
             there = smaller_of(larger_of(there, low), high);
-            d[i] = choose(open & free[i], there, d[i]);
-            const Where stops = open & (blocking == i), below = z[i] < low;
+            d[i] = choose(goes_on & free[i], there, d[i]);
+            const Where stops = goes_on & (blocking == i), below = z[i] < low;
             side[i] = choose(stops, choose(below, Count(-1), Count(1)), side[i]);
             d[i] = choose(stops, choose(below, low, high), d[i]);
-            free[i] = free[i] & !stops;
             steepest = larger_of(steepest, size_of(model.b(i)));
         }
         // Where nothing stopped it: who pushes away from its bound?
@@ -148,26 +167,24 @@ SW_HD R minimise_within(Size n, const Model& model, R least, Where need, R* d, C
             hardest = choose(harder, push, hardest);
             leaving = choose(harder, Count(i), leaving);
         }
-        open = open & (blocked | (leaving >= 0));
-        if (!any(open)) break;
+        ended = ended | (goes_on & !blocked & (leaving < 0));
         SW_UNROLL
-        for (int i = 0; i < n; ++i) {
-            const Where leaves = open & !blocked & (leaving == i);
-            side[i] = choose(leaves, Count(0), side[i]);
-            free[i] = free[i] | leaves;
-        }
+        for (int i = 0; i < n; ++i) side[i] = choose(goes_on & !blocked & (leaving == i), Count(0), side[i]);
     }
-    // (L is of the last free set of every problem: those that were done earlier kept theirs.)
-    R bend = R(0.0);
+    at_work.fresh = at_work.fresh & !need;
+    at_work.turns = choose(need, at_work.turns + 1, at_work.turns);
+    ended = ended | (need & (at_work.turns >= 4 * int(n) + 10));
+    // (L is of the free set of each that has ended.)
+    bend = R(0.0);
     SW_UNROLL
     for (int i = 0; i < n; ++i) {
-        R sum = choose(free[i], d[i], R(0.0));
+        R sum = choose(free[i] & (side[i] == 0), d[i], R(0.0));
         SW_UNROLL
         for (int k = 0; k < i; ++k) sum = sum - L[at(i, k)] * z[k];
         z[i] = sum;
         bend = bend + sum * sum * L[at(i, i)];
     }
-    return bend;
+    return ended;
 }
 
 }  // namespace fit

@@ -159,7 +159,8 @@ struct SideModel {
     const SideState<R, Size::capacity>& s;
     const R *lows, *highs;
     double ridge;
-    R to_x[Size::capacity], damping;
+    const R* to_x;
+    R damping;
     Where curved;
     bool curves;  // somewhere
 
@@ -177,106 +178,139 @@ struct SideModel {
     SW_HD Where movable(int i) const { return lows[i] < highs[i]; }
 };
 
-// Ends fits at x, or finds their next trial points.
-template <class R, class Size>
-SW_HD void aim_all(Size n, const FitOptions& options, const R* low, const R* high,
-                   SideState<R, Size::capacity>& s) {
+// The search of the next trial points: passes over the box, by the model without damping, then with S where
+// that helps, then damped until the step is as long as the radius: λ inside a bracket (0, ‖b‖/Δ).
+template <class R, int N>
+struct Aim {
     typedef typename DecisionsOf<R>::Where Where;
     typedef typename DecisionsOf<R>::Count Count;
-    constexpr int N = Size::capacity;
-    SideModel<R, Size> model = {s, low, high, 4 * int(n) * double_epsilon, {}, R(0.0), Where(false), false};
-    R d[N];
-    Count side[N];
-    Where stationary = Where(true);
+    BoxSearch<R, N> box;
+    R to_x[N], damping, bottom, top;
+    Where curved, need;      // with S; the search goes on
+    Where stationary, zero;  // reasons to end
+    Count passes;
+};
+
+template <class R, class Size>
+SW_HD void aim_begins(Size n, const FitOptions& options, const R* low, const R* high,
+                      SideState<R, Size::capacity>& s, Aim<R, Size::capacity>& aim) {
+    typedef typename DecisionsOf<R>::Where Where;
+    typedef typename DecisionsOf<R>::Count Count;
+    aim.stationary = Where(true);
     R rounding = R(0.0), place = R(0.0), slopes = R(0.0);
     const double gtol2 = 2 * options.gtol * options.gtol;
     SW_UNROLL
     for (int i = 0; i < n; ++i) {
-        const R diagonal = s.H[at(i, i)], scale = model.scale(i);
+        const R diagonal = s.H[at(i, i)], scale = choose(s.scale[i] > 0.0, s.scale[i], R(1.0));
         const Where held = ((s.x[i] <= low[i]) & (s.g[i] >= 0.0)) | ((s.x[i] >= high[i]) & (s.g[i] <= 0.0));
-        stationary = stationary & (held | (s.g[i] * s.g[i] <= gtol2 * diagonal * s.cost));
+        aim.stationary = aim.stationary & (held | (s.g[i] * s.g[i] <= gtol2 * diagonal * s.cost));
         rounding = rounding + diagonal * s.x[i] * s.x[i];
         place = place + scale * s.x[i] * s.x[i];
-        model.to_x[i] = inverse_root_of(scale);
-        slopes = slopes + model.b(i) * model.b(i);
-        d[i] = R(0.0);
-        side[i] = Count(0);
+        aim.to_x[i] = inverse_root_of(scale);
+        const R slope = s.g[i] * aim.to_x[i];
+        slopes = slopes + slope * slope;
+        aim.box.d[i] = R(0.0);
+        aim.box.side[i] = Count(0);
     }
     s.radius = choose(s.radius < 0.0,
                       choose(place > 0.0, FitConstants::first_radius * root_of(place), R(100.0)), s.radius);
-    const Where zero = s.cost <= larger_of(8 * options.epsilon * options.epsilon * rounding, s.floor);
-
-    // Passes: the model without damping, then with S where that helps, then damped until the step is as long
-    // as the radius: λ inside a bracket (0, ‖b‖/Δ).
-    R bottom = R(0.0), top = root_of(slopes) / larger_of(s.radius, R(1e-300));
+    aim.zero = s.cost <= larger_of(8 * options.epsilon * options.epsilon * rounding, s.floor);
+    aim.damping = aim.bottom = R(0.0);
+    aim.top = root_of(slopes) / larger_of(s.radius, R(1e-300));
     // (A step below xtol has ended the fit; what is promised there is told all the same.)
-    Where need = (s.status == still_running) | (s.status == int(FitStatus::step));
-    SW_ROLLED
-    for (int pass = 0; pass < 3 + FitConstants::damping_tries; ++pass) {
-        Where definite;
-        const R least = choose(model.curved, R(1e-10), R(1e-300));
-        const R bend = minimise_within(n, model, least, need, d, side, definite);
-        R length = R(0.0);
-        SW_UNROLL
-        for (int i = 0; i < n; ++i) length = length + d[i] * d[i];
-        length = root_of(length);
-        Where once_more = need & model.curved & !definite;  // without S, which bends the wrong way
-        model.curved = model.curved & !once_more;
-        if (pass == 0) {
-            R value = R(0.0);  // ½ dᵀAd + bᵀd
-            SW_UNROLL
-            for (int i = 0; i < n; ++i) {
-                R sum = model.b(i) + model.a(i, i) * d[i] * 0.5;
-                SW_UNROLL
-                for (int j = 0; j < i; ++j) sum = sum + model.a(i, j) * d[j];
-                value = value + sum * d[i];
-            }
-            const R promise = larger_of(R(0.0), -value / s.cost);
-            s.promise = choose(need, promise, s.promise);
-            Count status = s.status;
-            const auto end = [&](Where where, FitStatus reason) {
-                status = choose((status == still_running) & where, Count(int(reason)), status);
-            };
-            end(s.nonfinite >= FitConstants::wall, FitStatus::nonfinite);
-            end(zero, FitStatus::zero_residual);
-            end(stationary, FitStatus::gradient);
-            end((promise <= options.ftol) & (s.last <= FitConstants::quiet), FitStatus::promise);
-            end((s.rejections > 0) & (promise <= 8 * options.epsilon), FitStatus::rounding);
-            const Where stuck = s.rejections >= FitConstants::stall;
-            end(stuck & (promise * promise * s.cost <= s.floor), FitStatus::rounding);
-            end(stuck, FitStatus::stalled);
-            end((s.iterations >= options.max_iterations) | (s.evaluations >= options.max_evaluations),
-                FitStatus::limit);
-            s.status = status;
-            need = status == still_running;
-            if (!any(need)) return;
-            if (options.secant) {
-                once_more = model.curved = need & s.secant_helps & (s.promise <= FitConstants::tail);
-                model.curves = any(once_more);
-            }
-        }
-        // Who goes on beside those: whose step is too long, or not as long as wanted.
-        const Where damped = model.damping > 0.0;
-        const Where longer = length > 1.1 * s.radius, shorter = length < 0.9 * s.radius;
-        const Where begins = need & !once_more & !damped & longer;
-        const Where again = need & damped & (longer | shorter);
-        bottom = choose(again & (length > s.radius), model.damping, bottom);
-        top = choose(again & (length <= s.radius), model.damping, top);
-        // Newton's step for 1/‖d‖ (Hebden 1973), which falls short of what is wanted by little.
-        R next = model.damping + (length / s.radius - 1.0) * (length * length) / bend;
-        const R middle = root_of(larger_of(bottom, 1e-6 * top) * top);
-        next = choose((next > bottom) & (next < top), next, middle);
-        need = once_more | begins | again;
-        if (!any(need)) break;
-        model.damping = choose(begins | again, next, model.damping);
-    }
-    s.damping = model.damping;
+    aim.need = (s.status == still_running) | (s.status == int(FitStatus::step));
+    aim.curved = Where(false);
+    aim.passes = Count(0);
+    aim.box.fresh = aim.box.definite = Where(false);
+    aim.box.begin(Where(true));
+}
 
+// One factorisation; aim.need says which searches go on.
+template <class R, class Size>
+SW_HD void aim_goes_on(Size n, const FitOptions& options, const R* low, const R* high,
+                       SideState<R, Size::capacity>& s, Aim<R, Size::capacity>& aim) {
+    typedef typename DecisionsOf<R>::Where Where;
+    typedef typename DecisionsOf<R>::Count Count;
+    const SideModel<R, Size> model = {s,        low,         high,       4 * int(n) * double_epsilon,
+                                      aim.to_x, aim.damping, aim.curved, any(aim.curved)};
+    R bend;
+    const R least = choose(aim.curved, R(1e-10), R(1e-300));
+    const Where ended = search_box(n, model, least, aim.need, aim.box, bend);
+    if (!any(ended)) return;
+    const R* const d = aim.box.d;
+    R length = R(0.0);
+    SW_UNROLL
+    for (int i = 0; i < n; ++i) length = length + d[i] * d[i];
+    length = root_of(length);
+    Where once_more = ended & aim.curved & !aim.box.definite;  // without S, which bends the wrong way
+    Where curved = aim.curved & !once_more, alive = ended;
+    const Where first = ended & (aim.passes == 0);
+    if (any(first)) {
+        R value = R(0.0);  // ½ dᵀAd + bᵀd
+        SW_UNROLL
+        for (int i = 0; i < n; ++i) {
+            R sum = model.b(i) + model.a(i, i) * d[i] * 0.5;
+            SW_UNROLL
+            for (int j = 0; j < i; ++j) sum = sum + model.a(i, j) * d[j];
+            value = value + sum * d[i];
+        }
+        const R promise = larger_of(R(0.0), -value / s.cost);
+        s.promise = choose(first, promise, s.promise);
+        Count status = s.status;
+        const auto end = [&](Where where, FitStatus reason) {
+            status = choose(first & (status == still_running) & where, Count(int(reason)), status);
+        };
+        end(s.nonfinite >= FitConstants::wall, FitStatus::nonfinite);
+        end(aim.zero, FitStatus::zero_residual);
+        end(aim.stationary, FitStatus::gradient);
+        end((promise <= options.ftol) & (s.last <= FitConstants::quiet), FitStatus::promise);
+        end((s.rejections > 0) & (promise <= 8 * options.epsilon), FitStatus::rounding);
+        const Where stuck = s.rejections >= FitConstants::stall;
+        end(stuck & (promise * promise * s.cost <= s.floor), FitStatus::rounding);
+        end(stuck, FitStatus::stalled);
+        end((s.iterations >= options.max_iterations) | (s.evaluations >= options.max_evaluations),
+            FitStatus::limit);
+        s.status = status;
+        alive = ended & (status == still_running);
+        if (options.secant) {
+            const Where helps = first & alive & s.secant_helps & (s.promise <= FitConstants::tail);
+            once_more = once_more | helps;
+            curved = curved | helps;
+        }
+    }
+    aim.curved = curved;
+    // Who goes on beside those: whose step is too long, or not as long as wanted.
+    const Where damped = aim.damping > 0.0;
+    const Where longer = length > 1.1 * s.radius, shorter = length < 0.9 * s.radius;
+    const Where begins = alive & !once_more & !damped & longer;
+    const Where again = alive & damped & (longer | shorter);
+    aim.bottom = choose(again & (length > s.radius), aim.damping, aim.bottom);
+    aim.top = choose(again & (length <= s.radius), aim.damping, aim.top);
+    // Newton's step for 1/‖d‖ (Hebden 1973), which falls short of what is wanted by little.
+    R next = aim.damping + (length / s.radius - 1.0) * (length * length) / bend;
+    const R middle = root_of(larger_of(aim.bottom, 1e-6 * aim.top) * aim.top);
+    next = choose((next > aim.bottom) & (next < aim.top), next, middle);
+    aim.passes = choose(ended, aim.passes + 1, aim.passes);
+    const Where more = (once_more | begins | again) & (aim.passes < 3 + FitConstants::damping_tries);
+    aim.damping = choose(more & (begins | again), next, aim.damping);
+    aim.need = (aim.need & !ended) | more;
+    aim.box.begin(more);
+}
+
+// The trial points of those that run.
+template <class R, class Size>
+SW_HD void aim_ends(Size n, const FitOptions& options, const R* low, const R* high,
+                    SideState<R, Size::capacity>& s, Aim<R, Size::capacity>& aim) {
+    typedef typename DecisionsOf<R>::Where Where;
+    typedef typename DecisionsOf<R>::Count Count;
+    R* const d = aim.box.d;
+    const Count* const side = aim.box.side;
+    s.damping = aim.damping;
     const Where running = s.status == still_running;
     Where moves = Where(false);
     SW_UNROLL
     for (int i = 0; i < n; ++i) {
-        R there = s.x[i] + d[i] * model.to_x[i];
+        R there = s.x[i] + d[i] * aim.to_x[i];
         if (options.single) there = as_single(there);
         there = smaller_of(larger_of(there, low[i]), high[i]);
         there = choose(side[i] < 0, low[i], choose(side[i] > 0, high[i], there));
@@ -289,21 +323,33 @@ SW_HD void aim_all(Size n, const FitOptions& options, const R* low, const R* hig
         choose(s.promise <= options.ftol, Count(int(FitStatus::promise)), Count(int(FitStatus::rounding)));
     s.status = choose(running & !moves, nothing, s.status);
     R value = quadratic(n, s.H, d);
-    if (model.curves) value = value + choose(model.curved, quadratic(n, s.S, d), R(0.0));
+    if (any(aim.curved)) value = value + choose(aim.curved, quadratic(n, s.S, d), R(0.0));
     SW_UNROLL
     for (int i = 0; i < n; ++i) value = value + s.g[i] * d[i];
     s.predicted = -value;
     s.iterations = choose(s.status == still_running, s.iterations + 1, s.iterations);
 }
 
-// Takes in what was found at s.trial; says which problems run on.
+// Takes in what was found at s.trial, and begins to look for the next trial points.
+template <class R, class Size>
+SW_HD void side_turn_begins(Size n, const FitOptions& options, const R* low, const R* high,
+                            SideState<R, Size::capacity>& s, R cost, const R* g, const R* H,
+                            Aim<R, Size::capacity>& aim) {
+    s.evaluations = s.evaluations + 1;
+    judge(n, options, s, cost, g, H);
+    aim_begins(n, options, low, high, s, aim);
+}
+
+// The whole turn; says which problems run on.
 template <class R, class Size>
 SW_HD typename DecisionsOf<R>::Where side_turn(Size n, const FitOptions& options, const R* low, const R* high,
                                                SideState<R, Size::capacity>& s, R cost, const R* g,
                                                const R* H) {
-    s.evaluations = s.evaluations + 1;
-    judge(n, options, s, cost, g, H);
-    aim_all(n, options, low, high, s);
+    Aim<R, Size::capacity> aim;
+    side_turn_begins(n, options, low, high, s, cost, g, H, aim);
+    SW_ROLLED
+    while (any(aim.need)) aim_goes_on(n, options, low, high, s, aim);
+    aim_ends(n, options, low, high, s, aim);
     return s.status == still_running;
 }
 
