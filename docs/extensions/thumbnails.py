@@ -16,7 +16,12 @@ PANELS: dict[str, tuple[int, int]] = {
     "t2_mapping": (-1, 1),
     "unmixing": (0, 0),
     "stippling": (0, 1),
-    "full_waveform_inversion": (0, 1),
+    "full_waveform_inversion": (0, 2),
+    "curve_fit_projection": (0, 0),
+    "curve_fit_robust": (0, 0),
+    "curve_fit_spots": (0, 1),
+    "curve_fit_torch": (0, 0),
+    "curve_fit_waveforms": (0, 0),
     "tv_denoising": (0, 2),
     "tomography": (0, 1),
 }
@@ -49,15 +54,33 @@ def panel_alone(figure: Any, panel: int | None, path: Path) -> None:
         text.set_visible(False)
     chosen.set_title("")
     chosen.set(xlabel="", ylabel="")
-    chosen.tick_params(labelbottom=False, labelleft=False, length=0)
+    chosen.tick_params(labelbottom=False, labelleft=False, length=0, which="both")
     if legend := chosen.get_legend():
         legend.remove()
     for line in chosen.lines:
         line.set_linewidth(max(2.5, line.get_linewidth()))
+        line.set_markersize(max(10.0, line.get_markersize()))
+    for image in chosen.images:
+        _show_middle(chosen, image)
     filled = chosen.images or not chosen.axison
     chosen.set_position((0, 0, 1, 1) if filled else (0.04, 0.04, 0.92, 0.92))
     FigureCanvasAgg(figure)
     figure.savefig(path, dpi=SIDE / 3.2)
+
+
+def _show_middle(axes: Any, image: Any) -> None:
+    """Cut an image to a square, and spread its colours over what is common in it, not over its few brightest pixels."""
+    import numpy as np
+
+    left, right, bottom, top = image.get_extent()
+    half = min(abs(right - left), abs(top - bottom)) / 2
+    x, y = (left + right) / 2, (bottom + top) / 2
+    axes.set(xlim=(x - half, x + half) if left < right else (x + half, x - half))
+    axes.set(ylim=(y - half, y + half) if bottom < top else (y + half, y - half))
+    values = image.get_array()
+    if values.ndim == 2:
+        low, high = np.nanpercentile(np.ma.filled(values.astype(float), np.nan), (1, 99))
+        image.set_clim((low, high) if low < high else None)
 
 
 def _area(axes: Any) -> float:
@@ -73,7 +96,19 @@ def draw_all(app: Any) -> None:
         place = gallery / "images" / "thumb" / f"sphx_glr_{script.stem}_thumb.png"
         if figures and place.exists():
             panel_alone(figures[number], panel, place)
+    for place in Path(app.srcdir).glob("gallery/*/images/thumb/sphx_glr_*_thumb.png"):
+        if place.stem.removeprefix("sphx_glr_").removesuffix("_thumb") not in {script.stem for script in _figures}:
+            _say_that_it_was_not_run(place)
     _figures.clear()
+
+
+def _say_that_it_was_not_run(path: Path) -> None:
+    """In the place of the mark of sphinx-gallery, which looks like a picture that is missing."""
+    from matplotlib.figure import Figure
+
+    figure = Figure((3.2, 3.2))
+    figure.text(0.5, 0.5, "code alone:\na package was\nnot installed", ha="center", va="center", fontsize=22)
+    figure.savefig(path, dpi=SIDE / 3.2)
 
 
 def setup(app: Any) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import dataclasses
 import json
 import struct
 
+import gedi_files
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -248,3 +249,38 @@ def test_fields_of_another_shape_are_named(granule, tmp_path, field):
         assert len(told.stderr.splitlines()) == 1
         assert "BEAM0101" in told.stderr
         assert "has shape" in told.stderr
+
+
+def test_the_published_table_is_read_by_shot(tmp_path):
+    _, path = gedi_files.write_pair(tmp_path)
+    found = waveform.load_gedi_l2a(path)
+    assert found["beam"].tolist() == [beam for beam in gedi_files.BEAMS for _ in range(gedi_files.SHOTS + 1)]
+    one = waveform.load_gedi_l2a(path, "BEAM1000")
+    assert one["rh"].shape == (gedi_files.SHOTS + 1, 101)
+    assert np.array_equal(one["shot_number"], found["shot_number"][gedi_files.SHOTS + 1 :])
+    with h5py.File(path) as file:
+        for name in ("elev_lowestmode", "quality_flag", "rh"):
+            assert np.array_equal(one[name], file["BEAM1000"][name])
+    with pytest.raises(ValueError, match=r"beam is 'BEAM1001'; allowed: BEAM0101, BEAM1000; did you mean"):
+        waveform.load_gedi_l2a(path, "BEAM1001")
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "words"),
+    [
+        ("rh", None, "BEAM0101 has no rh; is it a GEDI L2A granule"),
+        ("rh", np.zeros((21, 100)), r"rh has shape \(21, 100\); allowed: \(21, 101\)"),
+        ("quality_flag", np.zeros(5), r"quality_flag has shape \(5,\); allowed: \(21,\)"),
+        ("shot_number", np.zeros((21, 1)), "shot_number has shape"),
+    ],
+)
+def test_other_tables_are_refused(tmp_path, name, values, words):
+    level1, path = gedi_files.write_pair(tmp_path)
+    with h5py.File(path, "a") as file:
+        del file["BEAM0101"][name]
+        if values is not None:
+            file["BEAM0101"][name] = values
+    with pytest.raises(ValueError, match=words):
+        waveform.load_gedi_l2a(path)
+    with pytest.raises(ValueError, match="is it a GEDI L2A granule"):
+        waveform.load_gedi_l2a(level1)

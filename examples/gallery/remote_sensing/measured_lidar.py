@@ -1,12 +1,15 @@
 """
-Measured lidar: canopy returns of GEDI shots
-============================================
+Measured lidar: ground and canopy heights beside GEDI's own
+===========================================================
 
-GEDI, a laser on the International Space Station, sends pulses through forests and records what comes back. The data set
-of this page is the level 1B granule GEDI01_B_2019108080338_O01964_T05337_02_003_01, published by NASA's Land Processes
-Distributed Active Archive Center (free to use, several gigabytes; the R package rGEDI has a subset of some shots).
-Where the folder that ``STEPWELL_DATA`` names holds ``gedi_l1b_150shots.npz`` (pulses, waveforms and noise of 150 shots)
-or the granule itself, this page reads it; otherwise it simulates shots.
+GEDI, a laser on the International Space Station, sends pulses through forests and records what comes back. NASA's Land
+Processes Distributed Active Archive Center publishes the waveforms (level 1B) and what its own processing finds in them
+(level 2A); both are free to use. An orbit's part has several gigabytes in level 1B and about two in level 2A. The R
+package rGEDI has a small subset of GEDI01_B_2019108080338_O01964_T05337_02_003_01 and of its level 2A.
+
+Where the folder that ``STEPWELL_DATA`` names holds ``GEDI01_B_*.h5`` and the ``GEDI02_A_*.h5`` of the same time, this
+page reads both and matches them shot by shot. Where it holds ``gedi_l1b_150shots.npz`` (pulses, waveforms and noise of
+150 shots, without places), it reads that. Otherwise it simulates shots over a slope, whose heights are known.
 """
 
 # %%
@@ -21,19 +24,46 @@ import scipy.signal
 from stepwell.apps import waveform
 
 folder = Path(os.environ.get("STEPWELL_DATA", "."))
-granules = sorted(folder.glob("GEDI01_B_*.h5"))
+pairs = [
+    (granule, level2[0])
+    for granule in sorted(folder.glob("GEDI01_B_*.h5"))
+    if (level2 := sorted(folder.glob(f"GEDI02_A_{granule.name.split('_')[2]}_*.h5")))
+]
 subset = folder / "gedi_l1b_150shots.npz"
-if subset.exists():
+heights = (25, 50, 75, 95, 98)
+published = None
+if pairs:
+    shots, source, beside = waveform.load_gedi(pairs[0][0], count=60), pairs[0][0].name, "level 2A"
+    published = waveform.load_gedi_l2a(pairs[0][1])
+elif subset.exists():
     shots, source = waveform.load_shots(subset), "GEDI L1B, 150 shots"
-elif granules:
-    shots, source = waveform.load_gedi(granules[0], count=40), granules[0].name
 else:
     made = waveform.synthetic_shots(60, samples=512, returns=4, noise=0.0, background=0.0, seed=1)
     noise = np.random.default_rng(2).normal(0, 3, made.waveforms.shape)
+    slope = {"elevation_bin0": 420.0 + 0.3 * np.arange(60)}  # one sample is 0.15 m
+    slope["elevation_lastbin"] = slope["elevation_bin0"] - 0.15 * 511
+    place = {f"{name}_{end}": np.zeros(60) for name in ("latitude", "longitude") for end in ("bin0", "lastbin")}
+    about = {"shot_number": np.arange(60), "record_length": np.full(60, 512)} | place | slope
     shots = waveform.Shots(
-        made.waveforms + noise, made.pulses, made.origin, made.background, made.truth, noise=np.full(60, 3.0)
+        made.waveforms + noise,
+        made.pulses,
+        made.origin,
+        made.background,
+        made.truth,
+        noise=np.full(60, 3.0),
+        about=about,
     )
-    source = "simulated shots, 4 surfaces each"
+    source, beside = "simulated shots, 4 surfaces each", "the truth"
+    surfaces = [
+        (slope["elevation_bin0"][k] - 0.15 * np.flatnonzero(one), one[one > 0]) for k, one in enumerate(made.truth)
+    ]
+    published = {
+        "shot_number": np.arange(60),
+        "quality_flag": np.ones(60),
+        "num_detectedmodes": np.full(60, 4),
+        "elev_lowestmode": np.array([places.min() for places, _ in surfaces]),
+        "rh": np.array([waveform.relative_heights(*one, range(101)) for one in surfaces]),
+    }
 print(f"{source}: {shots.waveforms.shape}")
 
 # %%
@@ -58,6 +88,35 @@ if shots.truth is not None:
     near = [np.abs(found.returns(k)[0][:, None] - np.flatnonzero(shots.truth[k])).min(axis=0) < 2 for k in range(60)]
     print(f"surfaces found within two samples: {np.mean(np.concatenate(near)):.2f}")
     assert np.mean(np.concatenate(near)) > 0.8
+
+# %%
+# Ground and canopy beside what is published, shot by shot; of level 2A only shots of good quality. The ground is our
+# lowest return, there the lowest mode. Level 2A takes its heights from the smoothed waveform, in which the pulse still
+# is, and from the middle of the ground's mode; ours are those of the surfaces. So low percentiles differ most.
+if published is not None:
+    table = waveform.return_table(found, np.zeros(len(shots)))
+    row = np.unique(table["shot"], return_index=True)[1]  # the first return of each shot
+    ground = np.minimum.reduceat(table["elevation"], row)
+    good = np.flatnonzero(published["quality_flag"] == 1)
+    _, mine, theirs = np.intersect1d(table["shot_number"][row], published["shot_number"][good], return_indices=True)
+    theirs = good[theirs]
+    differences = {"ground": ground[mine] - published["elev_lowestmode"][theirs]}
+    for share in heights:
+        ours_there = table[f"rh{share}"][row][mine]
+        differences[f"RH{share}"] = ours_there - published["rh"][theirs, share]
+    print(f"{len(mine)} shots matched; metres, ours less {beside}:")
+    print(f"{'':8}{'median':>8}{'5 %':>8}{'95 %':>8}")
+    for name, values in differences.items():
+        print(f"{name:8}" + "".join(f"{np.percentile(values, share):8.2f}" for share in (50, 5, 95)))
+
+    figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+    axes[0].hist(differences["ground"], bins=np.linspace(-3, 3, 41))
+    axes[0].set(xlabel=f"ground, ours less {beside} (m)", ylabel="shots")
+    tall = published["rh"][theirs, 98]
+    axes[1].plot(tall, table["rh98"][row][mine], "C0.")
+    axes[1].plot([0, tall.max()], [0, tall.max()], "k--", lw=1)
+    axes[1].set(xlabel=f"RH98, {beside} (m)", ylabel="RH98, ours (m)")
+    plt.show()
 
 # %%
 # ``stepwell deconvolve GRANULE.h5 --table returns.csv`` writes latitude, longitude and elevation of every return, and

@@ -1,7 +1,8 @@
 """Lidar waveforms: the surfaces that a laser pulse met, from the waveform that came back.
 
-`deconvolution` has the model and the solving, `significance` tells returns from noise, `gedi` reads granules of GEDI,
-`table` says where returns lie, `plots` draws, `command` is `stepwell deconvolve`.
+`deconvolution` has the model and the solving, `significance` tells returns from noise. `gedi` reads granules of GEDI,
+`published` what is published of their shots. `table` says where returns lie, `plots` draws, `command` is
+`stepwell deconvolve`.
 """
 
 from stepwell.apps.waveform.deconvolution import (
@@ -17,6 +18,7 @@ from stepwell.apps.waveform.deconvolution import (
     synthetic_shots,
 )
 from stepwell.apps.waveform.gedi import load_gedi
+from stepwell.apps.waveform.published import load_gedi_l2a
 from stepwell.apps.waveform.significance import significant_returns
 from stepwell.apps.waveform.table import relative_heights, return_table
 
@@ -28,6 +30,7 @@ __all__ = [
     "find_returns",
     "gedi_shots",
     "load_gedi",
+    "load_gedi_l2a",
     "load_shots",
     "noise_threshold",
     "relative_heights",
