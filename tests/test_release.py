@@ -16,7 +16,10 @@ import pytest
 import stepwell
 
 ROOT = Path(__file__).parents[1]
-SCRIPTS = [ROOT / ".ci" / "run", *(path for path in sorted((ROOT / "scripts").iterdir()) if path.is_file() and not path.suffix)]
+SCRIPTS = [
+    ROOT / ".ci" / "run",
+    *(path for path in sorted((ROOT / "scripts").iterdir()) if path.is_file() and not path.suffix),
+]
 WORKFLOWS = sorted((ROOT / ".github").rglob("*.yml"))
 METADATA = importlib.metadata.metadata("stepwell")
 
