@@ -94,6 +94,22 @@ def convergence(count, side):
     }
 
 
+def counts(count, name, density, seeds=3):
+    """Medians over several starts of the evaluations to what Lloyd has after some iterations: no clock is asked."""
+    found = {steps: [] for steps in (10, 20, 50, 100, "its last")}
+    ends = []
+    for seed in range(seeds):
+        lloyd = centroidal(count, density, method="lloyd", maxiter=500, ftol=0.0, gtol=0.0, seed=seed).history
+        best = np.minimum.accumulate(centroidal(count, density, seed=seed).history)
+        ends.append(len(lloyd))
+        for steps, reached in found.items():
+            at = len(lloyd) if steps == "its last" else steps
+            if at <= len(lloyd):
+                reached.append(int(np.flatnonzero(best <= lloyd[at - 1])[0]) + 1)
+    row = {"sites": count, "density": name, "Lloyd's iterations": statistics.median(ends)}
+    return row | {f"to {steps}": statistics.median(reached) if reached else "" for steps, reached in found.items()}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     default = pathlib.Path(__file__).parent / "raw" / "voronoi.json"
@@ -115,8 +131,15 @@ def main():
     sizes = [(2_000, 512)] if options.quick else [(2_000, 1024), (20_000, 2048), (100_000, 2048)]
     second = [convergence(count, side) for count, side in sizes]
     table(list(second[0]), [list(row.values()) for row in second])
+    x = (np.arange(512) + 0.5) / 512 - 0.5
+    densities = {"uniform": np.ones((512, 512)), "one peak": 0.05 + np.exp(-20 * (x[:, None] ** 2 + x**2))}
+    third = [counts(count, name, density) for count in (800, 5_000) for name, density in densities.items()]
+    print("Evaluations of L-BFGS-B to the energy that Lloyd has after so many iterations, 512 x 512 pixels")
+    table(list(third[0]), [list(row.values()) for row in third])
     options.json.parent.mkdir(parents=True, exist_ok=True)
-    options.json.write_text(json.dumps({"about": about, "evaluations": first, "runs": second}, indent=1) + "\n")
+    options.json.write_text(
+        json.dumps({"about": about, "evaluations": first, "runs": second, "counts": third}, indent=1) + "\n"
+    )
     print(f"wrote {options.json} after {time.perf_counter() - began:.0f} s")
 
 

@@ -233,7 +233,6 @@ def test_other_libraries_on_the_host():
     """Results come back in the library of the sites, else of the density, else of `like`."""
     torch = pytest.importorskip("torch")
     start = draw_sites(50, resolution=64)
-    plain = centroidal(start, resolution=64)
     ones, seen = torch.ones(64, 64), []
     for kind in (
         centroidal(torch.tensor(start), ones, callback=seen.append),
@@ -243,7 +242,9 @@ def test_other_libraries_on_the_host():
     ):
         assert all(isinstance(a, torch.Tensor) for a in (kind.sites, kind.owners, kind.mass, kind.empty, kind.shared))
     assert all(isinstance(step.sites, torch.Tensor) for step in seen)
-    np.testing.assert_allclose(centroidal(50, ones).sites.numpy(), plain.sites, atol=1e-6)
+    # Which pixels change hands magnifies a rounding, by more with every iteration: by a thousand in ten of them.
+    few = (centroidal(50, ones, maxiter=10).sites.numpy(), centroidal(50, resolution=64, maxiter=10).sites)
+    np.testing.assert_allclose(*few, atol=1e-11)
     assert isinstance(centroidal(start, ones).sites, np.ndarray)
     for drawn in (draw_sites(50, ones), draw_sites(50, resolution=64, like=torch.empty(0))):
         np.testing.assert_array_equal(drawn.numpy(), start)
