@@ -43,9 +43,9 @@ extensions = [
     "numpydoc",
     "myst_parser",
     "sphinx_gallery.gen_gallery",
-    "accessible",
     "formulas",
     "generated_tables",
+    "readable",
     "thumbnails",
 ]
 root_doc = "index"

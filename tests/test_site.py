@@ -199,10 +199,19 @@ def test_formulas_become_elements():
 
 def test_arrows_of_the_sidebar_have_names():
     pytest.importorskip("sphinx")
-    named = extension("accessible").named_toggles
+    named = extension("readable").named_toggles
     sidebar = '<a class="reference" href="a.html">Fits</a><details open="open"><summary><i></i></summary></details>'
     assert '<summary aria-label="Pages below Fits">' in named(sidebar)
     assert named("<a>One page</a>") == "<a>One page</a>"
+
+
+def test_types_have_their_names():
+    pytest.importorskip("sphinx")
+    plain = extension("readable").plain_types
+    assert (
+        plain("(A: TypeAliasForwardRef('Array') | None) -> TypeAliasForwardRef('Array')")
+        == "(A: Array | None) -> Array"
+    )
 
 
 def test_pages_load_nothing_from_elsewhere():

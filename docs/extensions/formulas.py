@@ -9,6 +9,8 @@ from docutils import nodes
 
 #: Bars that open or close a norm or a value: as a pair they are read as one, and an exponent belongs to all of it.
 _BARS = re.compile(r"(?<!\\left)(?<!\\right)\\([lr])([vV]ert)(?![a-zA-Z])")
+#: The sign of a transposed matrix is a name, round which no space is left.
+_TRANSPOSED = ("<mo>&#x022A4;</mo>", '<mi mathvariant="normal">&#x022A4;</mi>')
 #: Letters of one upright word, each an element.
 _WORD = re.compile(r'(?:<mi mathvariant="normal">\w</mi>){2,}')
 
@@ -22,7 +24,7 @@ def mathml(latex: str, display: str = "inline") -> str:
     from latex2mathml.converter import convert
 
     paired = _BARS.sub(lambda bar: (r"\left" if bar[1] == "l" else r"\right") + bar[0], latex)
-    element: str = convert(paired, display=display)
+    element: str = convert(paired, display=display).replace(*_TRANSPOSED)
     if "\\" in element:
         raise ValueError(f"the formula is {latex!r}; allowed: commands that latex2mathml knows")
     return _WORD.sub(lambda word: f"<mi>{re.sub('<[^>]*>', '', word[0])}</mi>", element)

@@ -1,4 +1,4 @@
-"""Names and elements for screen readers, where Sphinx and the theme leave them out."""
+"""What Sphinx and the theme write, made readable: names and elements for screen readers, types by their names."""
 
 from __future__ import annotations
 
@@ -32,6 +32,22 @@ def name_toggles(app: Any, pagename: str, templatename: str, context: dict[str, 
         )
 
 
+def plain_types(text: str) -> str:
+    """Return a signature in which aliases of types stand by their names.
+
+    >>> plain_types("(x0: TypeAliasForwardRef('ArrayLike') | None)")
+    '(x0: ArrayLike | None)'
+    """
+    return re.sub(r"TypeAliasForwardRef\('(\w+)'\)", r"\1", text)
+
+
+def name_types(
+    app: Any, what: str, name: str, member: Any, options: Any, arguments: str | None, returned: str | None
+) -> tuple[str | None, str | None]:
+    """Do so in every signature."""
+    return arguments and plain_types(arguments), returned and plain_types(returned)
+
+
 class SignatureLines(HTML5Translator):
     """Writes the arguments of a long signature as lines."""
 
@@ -53,4 +69,5 @@ def setup(app: Any) -> dict[str, Any]:
     """Come after the theme, and before it extends the translator."""
     app.set_translator("html", SignatureLines)
     app.connect("html-page-context", name_toggles, priority=900)
+    app.connect("autodoc-process-signature", name_types)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
