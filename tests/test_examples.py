@@ -85,11 +85,12 @@ def _stand_ins(folder: Path) -> None:
 
     from stepwell.apps import t2, tomography, unmixing
 
-    nibabel = pytest.importorskip("nibabel")
+    h5py, nibabel = pytest.importorskip("h5py"), pytest.importorskip("nibabel")
     phantom = t2.simulate((14, 12, 1), echoes=56, te=0.007)
-    for name, values in (("", phantom.signal), (".sfr", phantom.truth["sfr"])):
-        image = nibabel.Nifti1Image(values, np.diag([1.0, 1, 5, 1]))
-        nibabel.save(image, folder / f"image-194x110x1x56{name}.nii.gz")
+    nibabel.save(nibabel.Nifti1Image(phantom.signal, np.diag([1.0, 1, 5, 1])), folder / "image-194x110x1x56.nii.gz")
+    with h5py.File(folder / "image-194x110x1x56.t2parts.mat", "w") as file:  # MATLAB 7.3: the first axis comes last
+        for name in ("sfr", "ggm"):
+            file[name] = np.where(np.isfinite(phantom.truth[name]), phantom.truth[name], 0.0).T
     spectra = unmixing.simulate(2, 2, bands=198).library.spectra[:4]
     shares = np.random.default_rng(0).dirichlet(np.ones(4), 10_000).T
     held = {"Y": np.round(5000 * spectra.T @ shares).astype(np.uint16), "nRow": 100.0, "nCol": 100.0}

@@ -1,12 +1,17 @@
-"""
+r"""
 Measured MRI: myelin water beside other programs
 ================================================
 
 The data set of this page is the example slice of DECAES, ``image-194x110x1x56.nii.gz``: a multi-echo spin-echo slice of
-a brain with 56 echoes 7 ms apart. Jonathan Doucette publishes it in the repository mwiexamples, whose licence holds; it
-has a few megabytes. Where the folder that ``STEPWELL_DATA`` names holds it, this page reads it, and also DECAES' own
-map of the myelin water fraction as ``image-194x110x1x56.sfr.nii.gz``, where you have made it. Otherwise it simulates a
-slice.
+a brain with 56 echoes 7 ms apart, of at most five megabytes. Jonathan Doucette publishes it in his repository
+mwiexamples, in ``data/images``; no licence stands there, so ask him before you pass it on. Where the folder that
+``STEPWELL_DATA`` names holds the file, this page reads it. DECAES' own myelin water fraction stands beside ours where
+``image-194x110x1x56.t2parts.mat`` is there, too, which this command makes::
+
+    julia --threads=auto decaes.jl -- image-194x110x1x56.nii.gz --T2map --T2part --TE 7e-3 --nT2 40 \
+        --T2Range 10e-3 2.0 --SPWin 10e-3 25e-3 --MPWin 25e-3 200e-3 --Reg chi2 --Chi2Factor 1.02
+
+Otherwise the page simulates a slice.
 """
 
 # %%
@@ -55,11 +60,10 @@ assert np.max(np.abs(ours - theirs) / theirs) < 1e-5
 # %%
 # Beside DECAES, where its map is there; of the phantom, beside the truth.
 beside, title = truth, "truth"
-other = folder / "image-194x110x1x56.sfr.nii.gz"
+other = folder / "image-194x110x1x56.t2parts.mat"
 if truth is None and other.exists():
-    import nibabel
-
-    beside, title = np.asarray(nibabel.load(other).dataobj), "DECAES"
+    held = open_image(other, name="sfr", channels=False)
+    beside, title = np.moveaxis(held.read(0, held.shape[held.axis]), 0, held.axis), "DECAES"
 panels = {"Stepwell": mwf}
 if beside is not None:
     panels[title] = beside.reshape(mwf.shape)

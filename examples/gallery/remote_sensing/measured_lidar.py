@@ -4,10 +4,10 @@ Measured lidar: ground and canopy heights beside GEDI's own
 
 GEDI, a laser on the International Space Station, sends pulses through forests and records what comes back. NASA's Land
 Processes Distributed Active Archive Center publishes the waveforms (level 1B) and what its own processing finds in them
-(level 2A); both are free to use. An orbit's part has several gigabytes in level 1B and about two in level 2A. The R
+(level 2A); both are free to use. A file of level 2A has 1.5 GB for a quarter of an orbit, one of level 1B more. The R
 package rGEDI has a small subset of GEDI01_B_2019108080338_O01964_T05337_02_003_01 and of its level 2A.
 
-Where the folder that ``STEPWELL_DATA`` names holds ``GEDI01_B_*.h5`` and the ``GEDI02_A_*.h5`` of the same time, this
+Where the folder that ``STEPWELL_DATA`` names holds ``GEDI01_B_*.h5`` and the ``GEDI02_A_*.h5`` of the same orbit, this
 page reads both and matches them shot by shot. Where it holds ``gedi_l1b_150shots.npz`` (pulses, waveforms and noise of
 150 shots, without places), it reads that. Otherwise it simulates shots over a slope, whose heights are known.
 """
@@ -27,7 +27,7 @@ folder = Path(os.environ.get("STEPWELL_DATA", "."))
 pairs = [
     (granule, level2[0])
     for granule in sorted(folder.glob("GEDI01_B_*.h5"))
-    if (level2 := sorted(folder.glob(f"GEDI02_A_{granule.name.split('_')[2]}_*.h5")))
+    if (level2 := sorted(folder.glob(f"GEDI02_A_{'_'.join(granule.name.split('_')[2:5])}_*.h5")))
 ]
 subset = folder / "gedi_l1b_150shots.npz"
 heights = (25, 50, 75, 95, 98)
