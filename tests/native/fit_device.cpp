@@ -93,7 +93,10 @@ int main() {
     uint64_t queue = 0;
     launch.queue = &queue;
     device.show(job);
-    emulator::launch(2, SW_THREADS, [&] { fit_model(launch); });
+    std::vector<double> reals(end_reals * problems);
+    std::vector<int32_t> counts(end_counts * problems, -77);
+    emulator::launch(2, SW_THREADS, [&] { fit_model(launch, reals.data(), counts.data()); });
+    emulator::launch((problems + 63) / 64, 64, [&] { fit_ends(job, reals.data(), counts.data()); });
 
     single.show(job);
     for (int k = 0; k < problems; ++k) {

@@ -1,7 +1,8 @@
 // Fits by a compiled model on a CUDA device, whole fits in one launch: a thread has a problem, evaluates the
-// model and decides (core/fit), and takes the next problem from a queue when it has ended. Some searches of a
-// trial point take one factorisation and some take ten: threads whose search has ended wait for others, so
-// that most of a warp evaluate the model together, but not for the last. Compiled with
+// model and decides (core/fit), and takes the next problem from a queue when it has ended; what holds there
+// is kept, and judged by another launch (ends.cuh). Some searches of a trial point take one factorisation and
+// some take ten: threads whose search has ended wait for others, so that most of a warp evaluate the model
+// together, but not for the last. Compiled with
 //   SW_SCALAR      float or double: what data and model are in; sums are double
 //   SW_MODEL       the model (core/fit/models), with SW_COUNT, SW_FLAG, SW_ACROSS, its shape
 //   SW_PARAMETERS, SW_VARIABLES
@@ -15,13 +16,12 @@
 //   SW_READY       threads of 32 that run that have to be ready before they evaluate the model
 //   SW_THREADS     threads of a block
 //   SW_BLOCKS      blocks of a multiprocessor that registers have to be there for
-#include "core/fit/models/answer.hpp"
 #include "core/fit/models/decays.hpp"
 #include "core/fit/models/launch.hpp"
 #include "core/fit/models/peaks.hpp"
 #include "core/fit/models/spots.hpp"
 #include "core/fit/models/tofts.hpp"
-#include "core/fit/side_by_side/one.hpp"
+#include "cuda/fit/ends.cuh"
 #include "cuda/fit/expression.cuh"
 
 // (A test that runs this source on a CPU says where its shared memory is.)
@@ -29,12 +29,7 @@
 #define SW_SHARED_MEMORY extern __shared__ __align__(16) char memory[];
 #endif
 
-using namespace stepwell;
-using namespace stepwell::fit;
-
 typedef SW_SCALAR Scalar;
-typedef Exactly<SW_PARAMETERS> Size;
-typedef SideState<double, SW_PARAMETERS> State;
 typedef Shape<Exactly<SW_COUNT>, Exactly<SW_FLAG>, Exactly<SW_ACROSS>> DeviceShape;
 
 // The arrays of a thread's problem.
@@ -102,15 +97,8 @@ static __device__ __forceinline__ void evaluate(const FitModelJob& job, const Pr
     cost *= 0.5;
 }
 
-// (Called: what is done once for a problem must not cost the loop its registers.)
-static __device__ __noinline__ void write_end(const FitModelJob& job, int64_t number, const double* low,
-                                              const double* high, FitState<SW_PARAMETERS> state,
-                                              int counted) {
-    write_answer(Size(), job, number, low, high, state, counted);
-}
-
 extern "C" __global__ void __launch_bounds__(SW_THREADS, SW_BLOCKS)
-    fit_model(const __grid_constant__ FitLaunch launch) {
+    fit_model(const __grid_constant__ FitLaunch launch, double* reals, int32_t* counts) {
 #if SW_STAGED
     SW_SHARED_MEMORY
 #endif
@@ -136,7 +124,7 @@ extern "C" __global__ void __launch_bounds__(SW_THREADS, SW_BLOCKS)
         const unsigned busy = __ballot_sync(all, running), aiming = __ballot_sync(all, aim.need);
         if (!dry && 32 - __popc(busy) >= refill || busy == 0) {
             if (!running && number >= 0) {
-                write_end(job, number, low, high, state_of(n, s), counted);
+                store_end({job.problems, reals, counts}, number, s, counted);
                 number = -1;
             }
             if (dry) return;

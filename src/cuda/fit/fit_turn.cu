@@ -3,78 +3,43 @@
 //   SW_PARAMETERS  of a problem
 // A turn is four launches, and the host takes no part in it: fit_sums (some lanes have a row), fit_decide (a
 // thread has a row, and decides as compiled models do), fit_offsets and fit_pick, which put the rows that run
-// on first. `rows` are problems; those among them that have ended are passed over. A state is a column of
-// numbers, problems side by side.
-#include "core/fit/models/answer.hpp"
-#include "core/fit/side_by_side/one.hpp"
-
-using namespace stepwell;
-using namespace stepwell::fit;
+// on first. `rows` are problems; those among them that have ended are passed over. States are columns of
+// numbers, problems side by side: those of an end, and then what else a turn wants.
+#include "cuda/fit/ends.cuh"
 
 typedef SW_SCALAR Scalar;
-typedef Exactly<SW_PARAMETERS> Size;
-typedef SideState<double, SW_PARAMETERS> State;
-constexpr int n = SW_PARAMETERS;
-constexpr int packed = n * (n + 1) / 2;
+constexpr int n = SW_PARAMETERS, packed = packed_size;
 constexpr int lanes = 8;      // of a row, where points are added up
 constexpr int threads = 128;  // of a block
 constexpr unsigned whole_warp = 0xffffffffu;
 
-// The numbers of all states: the first row of `counts` has the statuses.
-struct States {
-    int64_t problems;
-    double* reals;
-    int32_t* counts;
-};
+constexpr int trial_column = end_reals, further_counts = end_counts;
 
-// Shows each number of a state with its place in the column.
+// Shows each number of a state with its column.
 template <class Real, class Count>
 static __device__ __forceinline__ void each_number(State& s, Real real, Count count) {
-    int at = 0;
-#pragma unroll
-    for (int j = 0; j < n; ++j) real(at++, s.x[j]);
+    each_of_end(s, real, count);
+    int at = trial_column;
 #pragma unroll
     for (int j = 0; j < n; ++j) real(at++, s.trial[j]);
 #pragma unroll
-    for (int j = 0; j < n; ++j) real(at++, s.g[j]);
-#pragma unroll
-    for (int j = 0; j < n; ++j) real(at++, s.scale[j]);
-#pragma unroll
-    for (int k = 0; k < packed; ++k) real(at++, s.H[k]);
-#pragma unroll
     for (int k = 0; k < packed; ++k) real(at++, s.S[k]);
-    real(at++, s.cost);
     real(at++, s.radius);
     real(at++, s.damping);
     real(at++, s.floor);
     real(at++, s.predicted);
     real(at++, s.last);
-    real(at++, s.promise);
     int32_t helps = s.secant_helps;
-    count(0, s.status);
-    count(1, s.iterations);
-    count(2, s.evaluations);
-    count(3, s.accepted);
-    count(4, s.rejections);
-    count(5, s.nonfinite);
-    count(6, helps);
+    count(further_counts, s.rejections);
+    count(further_counts + 1, s.nonfinite);
+    count(further_counts + 2, helps);
     s.secant_helps = helps != 0;
 }
 
-static __device__ __forceinline__ void load(const States& all_states, int64_t problem, State& s) {
+static __device__ __forceinline__ void store(const Columns& columns, int64_t problem, State& s) {
     each_number(
-        s, [&](int at, double& value) { value = all_states.reals[at * all_states.problems + problem]; },
-        [&](int at, int32_t& value) { value = all_states.counts[at * all_states.problems + problem]; });
-}
-
-static __device__ __forceinline__ void store(const States& all_states, int64_t problem, State& s) {
-    each_number(
-        s, [&](int at, double& value) { all_states.reals[at * all_states.problems + problem] = value; },
-        [&](int at, int32_t& value) { all_states.counts[at * all_states.problems + problem] = value; });
-}
-
-static __device__ __forceinline__ double trial_of(const States& all_states, int64_t problem, int j) {
-    return all_states.reals[(n + j) * all_states.problems + problem];
+        s, [&](int at, double value) { columns.real(at, problem) = value; },
+        [&](int at, int32_t value) { columns.count(at, problem) = value; });
 }
 
 // A thread has a problem: its state, and its place among the rows.
@@ -101,8 +66,9 @@ extern "C" __global__ void fit_begin(const __grid_constant__ FitModelJob job, do
     }
     if (counted == 0 && s.status == still_running) s.status = int(FitStatus::no_points);
     s.floor = is_finite(squares) ? 8 * job.options.epsilon * job.options.epsilon * squares : 0;
-    job.counts[(fit_counts - 1) * job.problems + problem] = counted;  // where the answer has them
-    store({job.problems, reals, counts}, problem, s);
+    const Columns columns = {job.problems, reals, counts};
+    store(columns, problem, s);
+    columns.count(end_counts - 1, problem) = counted;
     rows[problem] = int32_t(problem);
     for (int j = 0; j < n; ++j) points[problem * n + j] = Scalar(s.trial[j]);
 }
@@ -166,13 +132,15 @@ extern "C" __global__ void __launch_bounds__(threads)
                int64_t count, const double* sums, uint32_t* going, int32_t* totals) {
     __shared__ int32_t of_warp[threads / 32];
     const int64_t row = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-    const States states = {job.problems, reals, counts};
+    const Columns columns = {job.problems, reals, counts};
     bool runs = false;
     if (row < count) {
         const int64_t problem = rows[row];
         if (counts[problem] == still_running) {
             State s;
-            load(states, problem, s);
+            each_number(
+                s, [&](int at, double& value) { value = columns.real(at, problem); },
+                [&](int at, int32_t& value) { value = columns.count(at, problem); });
             double g[n], H[packed];
             const double cost = sums[row];
 #pragma unroll
@@ -181,7 +149,7 @@ extern "C" __global__ void __launch_bounds__(threads)
             for (int k = 0; k < packed; ++k) H[k] = sums[(1 + n + k) * count + row];
             runs = side_turn<double>(Size(), job.options, job.low + problem * job.low_stride,
                                      job.high + problem * job.high_stride, s, cost, g, H);
-            store(states, problem, s);
+            store(columns, problem, s);
         }
     }
     const unsigned bits = __ballot_sync(whole_warp, runs);
@@ -241,17 +209,6 @@ extern "C" __global__ void __launch_bounds__(threads)
     if (to >= room) return;
     const int64_t problem = rows[row];
     next[to] = int32_t(problem);
-    const States states = {problems, reals, nullptr};
-    for (int j = 0; j < n; ++j) points[to * n + j] = Scalar(trial_of(states, problem, j));
-}
-
-// A thread has a problem.
-extern "C" __global__ void fit_ends(const __grid_constant__ FitModelJob job, double* reals, int32_t* counts) {
-    const int64_t problem = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-    if (problem >= job.problems) return;
-    State s;
-    load({job.problems, reals, counts}, problem, s);
-    write_answer(Size(), job, problem, job.low + problem * job.low_stride,
-                 job.high + problem * job.high_stride, state_of(Size(), s),
-                 job.counts[(fit_counts - 1) * job.problems + problem]);
+    const Columns columns = {problems, reals, nullptr};
+    for (int j = 0; j < n; ++j) points[to * n + j] = Scalar(columns.real(trial_column + j, problem));
 }

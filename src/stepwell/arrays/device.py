@@ -94,7 +94,7 @@ def seconds_of(work: Callable[[], Any], repeats: int, template: Array) -> float:
 
 
 #: Arrays of JAX of so many numbers are made on the device, by a program that is compiled for each shape.
-LARGE = 1 << 20
+LARGE = 1 << 16
 
 
 def empty_on_device(shape: Any, dtype: str, template: Array) -> Array:

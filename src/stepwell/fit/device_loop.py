@@ -32,6 +32,7 @@ from stepwell.cuda.layouts import structure
 from stepwell.fit.device_arguments import DeviceFit, core_options, read_on_device, result_on_device
 from stepwell.fit.functions import Curve, Function, called_jac, parameter_names
 from stepwell.fit.library_evaluation import SHRINK, SMALLEST
+from stepwell.fit.models.cuda import end_columns
 from stepwell.fit.models.host import ends_of
 from stepwell.fit.models.job import COUNTS, REALS, Arrays
 from stepwell.fit.problem import FitProblem
@@ -41,8 +42,6 @@ from stepwell.fit.result import FitResult
 MAX_PARAMETERS = 16
 #: Threads of a block, of the block that adds up what blocks found, and lanes of a row (src/cuda/fit/fit_turn.cu).
 THREADS, OFFSET_THREADS, LANES = 128, 1024, 8
-#: Numbers of a state: 4n + n(n + 1) and these, and whole ones.
-STATE_REALS, STATE_COUNTS = 7, 7
 #: Turns are captured when so many have passed and so few rows run that launching them takes longer than they do; a
 #: graph has `IN_GRAPH` of them.
 BEFORE_GRAPH, FEW, IN_GRAPH = 4, 16384, 2
@@ -89,8 +88,9 @@ class _Batch:
             counts=memory.empty((len(COUNTS), B), "int32"),
             active=memory.empty((B, n), "int8"),
         )
-        self._reals = memory.empty((4 * n + n * (n + 1) + STATE_REALS, B), "float64")
-        self._counts = memory.empty((STATE_COUNTS, B), "int32")
+        end_reals, end_counts = end_columns(n)  # of a state, beside the trial point, S, five reals and three counts
+        self._reals = memory.empty((end_reals + n + n * (n + 1) // 2 + 5, B), "float64")
+        self._counts = memory.empty((end_counts + 3, B), "int32")
         self._sums = memory.empty((1 + n + n * (n + 1) // 2, B), "float64")
         blocks = _blocks(B)
         self._going, self._totals = memory.empty(blocks * THREADS // 32, "int32"), memory.empty(blocks, "int32")

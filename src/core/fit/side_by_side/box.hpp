@@ -129,19 +129,21 @@ SW_HD Where search_box(Size n, const Model& model, R least, Where need, BoxSearc
     }
     if (some_go_on) {
         // As far as the box lets each go.
-        R reach = R(1.0);
+        R reach = R(2.0), way = R(1.0);
         Count blocking = Count(-1);
         SW_UNROLL
         for (int i = 0; i < n; ++i) {
             const R low = model.low(i), high = model.high(i);
             const Where below = z[i] < low, out = free[i] & (below | (z[i] > high));
-            R part = (choose(below, low, high) - d[i]) / (z[i] - d[i]);
-            part = smaller_of(larger_of(part, R(0.0)), R(1.0));
-            const Where nearer = out & ((blocking < 0) | (part < reach));
+            // (d lies between the bounds and z beyond one: parts are compared without dividing.)
+            const R part = size_of(choose(below, low, high) - d[i]), whole = size_of(z[i] - d[i]);
+            const Where nearer = out & (part * way < reach * whole);
             reach = choose(nearer, part, reach);
+            way = choose(nearer, whole, way);
             blocking = choose(nearer, Count(i), blocking);
         }
         const Where blocked = blocking >= 0;
+        reach = smaller_of(reach / way, R(1.0));
         R steepest = R(0.0);
         SW_UNROLL
         for (int i = 0; i < n; ++i) {

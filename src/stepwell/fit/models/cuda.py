@@ -80,13 +80,20 @@ def staged_bytes(single: bool, points: int, weighted: bool) -> int:
     return size if size <= STAGED_BYTES else 0
 
 
+def end_columns(n: int) -> tuple[int, int]:
+    """Return how many reals and whole numbers are kept of a fit of n parameters that has ended (cuda/fit/ends.cuh)."""
+    return 3 * n + n * (n + 1) // 2 + 2, 5
+
+
 @functools.lru_cache(maxsize=64)
-def _kernel(variant: tuple[tuple[str, str | int], ...], shared_bytes: int, device_id: int) -> tuple[Any, int]:
-    """Return the kernel, and the blocks that a device holds at a time."""
-    kernel = runtime.load_kernel("fit_model", "fit_model", dict(variant), device_id)
+def _kernels(variant: tuple[tuple[str, str | int], ...], shared_bytes: int, device_id: int) -> tuple[Any, Any, int]:
+    """Return the kernel, that which writes the answers, and the blocks of the first that a device holds at a time."""
+    kernel, ends = (
+        runtime.load_kernel("fit_model", name, dict(variant), device_id) for name in ("fit_model", "fit_ends")
+    )
     kernel.allow_shared_memory(shared_bytes, device_id)
     multiprocessors = runtime.Device(device_id).attribute("MULTIPROCESSOR_COUNT")
-    return kernel, multiprocessors * max(1, kernel.resident_blocks(THREADS, shared_bytes))
+    return kernel, ends, multiprocessors * max(1, kernel.resident_blocks(THREADS, shared_bytes))
 
 
 def fit_on_device(
@@ -153,9 +160,13 @@ def fit_on_device(
         loss=settings.loss,
     )
     shared_bytes = staged_bytes(settings.single, points, weights is not None) * THREADS // 32
-    kernel, most = _kernel(tuple(sorted(defines.items())), shared_bytes, memory.device_id)
-    blocks = min(-(-problems // THREADS), most)
+    kernel, ends, most = _kernels(tuple(sorted(defines.items())), shared_bytes, memory.device_id)
+    blocks = -(-problems // THREADS)
+    end_reals, end_counts = end_columns(n)
+    reals, counts = memory.empty((end_reals, problems), "float64"), memory.empty((end_counts, problems), "int32")
     if blocks:
-        runtime.launch(kernel, blocks, THREADS, stream, launch, shared_bytes=shared_bytes)
-    memory.done(stream, [queue, bounds, shared_x])
+        kept = (memory.address(reals), memory.address(counts))
+        runtime.launch(kernel, min(blocks, most), THREADS, stream, launch, *kept, shared_bytes=shared_bytes)
+        runtime.launch(ends, blocks, THREADS, stream, job, *kept)
+    memory.done(stream, [queue, bounds, shared_x, reals, counts])
     return ends_of(arrays)
