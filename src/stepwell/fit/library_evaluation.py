@@ -39,6 +39,7 @@ class LibraryEvaluation:
         self.picks = not self._in_steps
         self._held = min(problem.problems, BLOCK) if self._in_steps else problem.problems
         self._room: np.ndarray | None = None  # for derivatives of many rows: fresh memory takes as long as they do
+        self._kept_at: np.ndarray | None = None  # the points whose derivatives it has
         self._jac = None if jac is None else called_jac(function, jac)
         self._programs = programs_for(function, problem.template, self._points)
         self._x = self._abscissa()
@@ -84,30 +85,57 @@ class LibraryEvaluation:
         if blocks is not None:
             return np.concatenate([self.values(x[block], rows[block]) for block in blocks])
         k, abscissa, there, which = self._arguments(x, rows)
-        found = on_host(self._programs.values(abscissa, there, which))
-        if found.ndim != 2 or found.shape[0] != len(there) or self._points not in (None, found.shape[1]):
-            raise self._function.refused(tuple(found.shape), len(there), self._points)
+        return self._checked(self._programs.values(abscissa, there, which), len(there))[:k]
+
+    def _checked(self, values: Any, rows: int) -> np.ndarray:
+        found = on_host(values)
+        if found.ndim != 2 or found.shape[0] != rows or self._points not in (None, found.shape[1]):
+            raise self._function.refused(tuple(found.shape), rows, self._points)
         self._points = int(found.shape[1])
-        return _real(found[:k])
+        return _real(found)
+
+    def values_ahead(self, x: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Return values, with derivatives kept for ``jacobian`` at the same points: one program finds both."""
+        if not self._in_steps or self._jac is not None:
+            return self.values(x, rows)
+        pieces = []
+        for block in self._blocks(len(rows)) or [slice(0, len(rows))]:
+            k, abscissa, there, which = self._arguments(x[block], rows[block])
+            values, columns = self._programs.both(abscissa, there, which)
+            pieces.append(self._checked(values, len(there))[:k])
+            self._keep(columns, block, k, len(rows))
+        self._kept_at = x
+        return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
     def jacobian(self, x: np.ndarray, rows: np.ndarray, values: np.ndarray) -> np.ndarray:
         """Return its derivatives (k, m, n), by forward mode or the caller's jac; they stay until the next call."""
+        if self._kept_at is not x:
+            if self._jac is not None:
+                return self._by_jac(x, rows, values)
+            for block in self._blocks(len(rows)) or [slice(0, len(rows))]:
+                k, abscissa, there, which = self._arguments(x[block], rows[block])
+                self._keep(self._programs.columns(abscissa, there, which), block, k, len(rows))
+        assert self._room is not None
+        self._kept_at = None
+        return np.moveaxis(self._room[:, : len(rows)], 0, 2)
+
+    def _keep(self, columns: Any, block: slice, k: int, rows: int) -> None:
+        found = _real(on_host(columns))
+        if k == rows:  # in one piece
+            self._room = found
+            return
+        if self._room is None or self._room.shape[1] < rows or self._room.dtype != found.dtype:
+            self._room = np.empty((found.shape[0], rows, found.shape[2]), found.dtype)
+        self._room[:, block] = found[:, :k]
+
+    def _by_jac(self, x: np.ndarray, rows: np.ndarray, values: np.ndarray) -> np.ndarray:
         blocks = self._blocks(len(rows))
         if blocks is not None:
-            for block in blocks:
-                found = np.moveaxis(self.jacobian(x[block], rows[block], values[block]), 2, 0)
-                if self._room is None or self._room.shape[1] < len(rows) or self._room.dtype != found.dtype:
-                    self._room = np.empty((found.shape[0], len(rows), found.shape[2]), found.dtype)
-                self._room[:, block] = found
-            assert self._room is not None
-            return np.moveaxis(self._room[:, : len(rows)], 0, 2)
-        k, abscissa, there, which = self._arguments(x, rows)
-        if self._jac is not None:
-            found = on_host(self._jac(there, which))
-            shape = np.broadcast_to(values[:1], (len(there), values.shape[1]))
-            return jacobian_as_rows(found, shape, x.shape[1])[:k]
-        columns = on_host(self._programs.columns(abscissa, there, which))
-        return _real(np.moveaxis(columns, 0, 2)[:k])
+            return np.concatenate([self._by_jac(x[block], rows[block], values[block]) for block in blocks])
+        assert self._jac is not None
+        k, _, there, which = self._arguments(x, rows)
+        shape = np.broadcast_to(values[:1], (len(there), values.shape[1]))
+        return jacobian_as_rows(on_host(self._jac(there, which)), shape, x.shape[1])[:k]
 
 
 def _real(found: np.ndarray) -> np.ndarray:

@@ -32,7 +32,7 @@ def solve(problem: FitProblem, evaluation: Evaluation) -> dict[str, Any]:
         rows = np.arange(problem.problems)
         engine, values, beside = _begun_ahead(problem, evaluation)
         if values is None:
-            values = evaluation.values(x, rows)
+            values = _values_of(evaluation)(x, rows)
             problem.points = int(values.shape[1])
         if engine is None:
             engine = _engine(problem, evaluation, np.float32 if problem.single else values.dtype)
@@ -98,6 +98,7 @@ def _run(problem: FitProblem, evaluation: Evaluation, engine: Any, x: Any, rows:
     running = engine.running
     typical = getattr(evaluation, "typical", None)
     watched = problem.progress is not None or problem.callback is not None
+    values_at = _values_of(evaluation)
     while running:
         wanted = engine.take_values(values)
         if wanted == 0:
@@ -120,7 +121,12 @@ def _run(problem: FitProblem, evaluation: Evaluation, engine: Any, x: Any, rows:
         if running:
             x = engine.points()
             rows = engine.rows() if running != len(rows) else rows
-            values = evaluation.values(x, rows)
+            values = values_at(x, rows)
+
+
+def _values_of(evaluation: Any) -> Any:
+    """Return what finds values where derivatives are wanted next."""
+    return getattr(evaluation, "values_ahead", evaluation.values)
 
 
 def _run_ahead(problem: FitProblem, evaluation: Any, engine: Any, rows: Any, values: Any, beside: Any) -> None:
