@@ -216,19 +216,15 @@ struct Panel {
     }
 };
 
-static __device__ double block_sum(double value, double* shared) {
+static __device__ double warp_sum(double value) {
     for (int offset = 16; offset > 0; offset >>= 1) value += __shfl_xor_sync(0xffffffffu, value, offset);
-    if ((threadIdx.x & 31) == 0) shared[threadIdx.x >> 5] = value;
-    __syncthreads();
-    double total = 0;
-    for (int warp = 0; warp < threads / 32; ++warp) total += shared[warp];
-    __syncthreads();
-    return total;
+    return value;
 }
 
 // Coefficients plus the linear part, stored; their inner products with the rows of Woodbury's formula.
 static __device__ void finish_with_dots(const Problem& p, const Panel& panel, int index) {
-    __shared__ double shared[threads / 32];
+    constexpr int warps = threads / 32;
+    __shared__ double shared[max_rows * warps];
     Scalar* image = p.at(p.job.image);
     const Scalar* linear = p.at(p.job.linear);
     panel.each([&](int k, int line, int pixel) {
@@ -242,8 +238,14 @@ static __device__ void finish_with_dots(const Problem& p, const Panel& panel, in
         panel.each([&](int k, int line, int pixel) {
             if (pixel >= 0) sum += panel.number(k, line) * solved[int64_t(r) * p.pixels + pixel];
         });
-        const double total = block_sum(sum, shared);
-        if (threadIdx.x == 0) partial[r] = total;
+        const double total = warp_sum(sum);
+        if ((threadIdx.x & 31) == 0) shared[r * warps + (threadIdx.x >> 5)] = total;
+    }
+    __syncthreads();
+    for (int r = threadIdx.x; r < p.job.rows; r += threads) {
+        double total = 0;
+        for (int warp = 0; warp < warps; ++warp) total += shared[r * warps + warp];
+        partial[r] = total;
     }
 }
 

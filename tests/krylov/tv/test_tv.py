@@ -110,7 +110,9 @@ def test_a_column_alone_is_the_column_in_a_batch():
     for j in range(3):
         alone = stepwell.tv(A, B[:, j], lams[j], shape=SHAPE, bounds=(0, None))
         assert alone.iterations[0] == together.iterations[j]
-        np.testing.assert_allclose(alone.x, together.x[:, j], atol=1e-9)
+        # Products of one column and of three round differently, and sweeps are in single precision.
+        near = 16 * np.finfo(np.float32).eps * np.abs(together.x[:, j]).max()
+        np.testing.assert_allclose(alone.x, together.x[:, j], atol=near)
         assert alone.status is TVStatus.CONVERGED
         assert alone.lam == lams[j]
 
@@ -182,9 +184,9 @@ def test_float32_proves_what_float64_does(side, library):
     A, B, _ = scan(slices=(side // 2, side // 3), side=side)
     A, B = A.toarray().astype(np.float32), B.astype(np.float32)
     settings = {"shape": (side, side), "bounds": (0, None), "maxiter": 500}
-    result = stepwell.tv(place(A), place(B), 1.0, tol=1e-5, **settings)
+    result = stepwell.tv(place(A), place(B), 1.0, tol=2e-5, **settings)
     assert result.success
-    assert result.gap.max() <= 1e-5
+    assert result.gap.max() <= 2e-5
     x = np.asarray(result.x)
     assert x.dtype == np.asarray(result.dual).dtype == np.float32
     wide, data = A.astype(float), B.astype(float)
@@ -204,7 +206,8 @@ def test_float32_ends_at_its_floor():
     A, B, _ = scan(slices=(4,), side=8)
     result = stepwell.tv(A.astype(np.float32), B.astype(np.float32), 1.0, shape=(8, 8), tol=1e-12, maxiter=2000)
     assert result.status == [TVStatus.STAGNATED]
-    assert result.gap[0] < 1e-4
+    # 64 ε of the lower bound is given away for what products round.
+    assert 60 * np.finfo(np.float32).eps <= result.gap[0] < 1e-4
 
 
 # ---- adjoints that are none ----

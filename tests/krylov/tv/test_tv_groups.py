@@ -53,9 +53,10 @@ def test_groups_change_nothing_but_rounding():
     assert apart.calls == together.calls
     for name in ("products", "sweeps", "iterations"):
         np.testing.assert_array_equal(getattr(apart, name), getattr(together, name))
-    # A bound's gap is a difference of two nearly equal sums; steps carry rounding on.
-    np.testing.assert_allclose(apart.x, together.x, atol=1e-9)
-    np.testing.assert_allclose(apart.gap, together.gap, atol=1e-9)
+    # Products of few columns and of many round differently, and sweeps are in single precision.
+    near = 16 * np.finfo(np.float32).eps
+    np.testing.assert_allclose(apart.x, together.x, atol=near * np.abs(together.x).max())
+    np.testing.assert_allclose(apart.gap, together.gap, atol=near)
 
 
 def test_an_error_in_one_group_ends_all(monkeypatch):

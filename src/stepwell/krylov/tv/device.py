@@ -33,8 +33,11 @@ from stepwell.krylov.tv.shrinking import Sweep, clipped, shrunk
 from stepwell.operators.cuda_sparse import is_available
 
 THREADS = 256
-#: Complex lines of a panel at most, and bytes of shared memory for it: two panels on a multiprocessor, or one.
-MAX_LANES, SHARED_BYTES, MOST_SHARED = 16, 96 * 1024, 160 * 1024
+#: Bytes of shared memory for a panel: two panels on a multiprocessor, or one.
+SHARED_BYTES, MOST_SHARED = 96 * 1024, 160 * 1024
+#: Complex lines of a panel, and blocks of a launch below which panels are halved: a block waits most of its time, for
+#: memory and for others of its threads, and a multiprocessor needs several of them.
+MAX_LANES, LEAST_LANES, BLOCKS = 16, 2, 1536
 #: Sweeps that are launched at a time, as a graph: one by one they take the host longer than the device.
 IN_GRAPH = 8
 #: Pixels of a problem below which kernels can count them.
@@ -64,7 +67,7 @@ def lanes_of(side: int, word: int) -> int:
     >>> lanes_of(128, 8), lanes_of(512, 4), lanes_of(1024, 8), lanes_of(8192, 8)
     (16, 16, 4, 1)
     """
-    for lanes in (16, 8, 4, 2, 1):
+    for lanes in (MAX_LANES, 8, 4, 2, 1):
         if shared_bytes(side, lanes, word) <= (SHARED_BYTES if lanes > 1 else MOST_SHARED):
             return lanes
     return 0
@@ -90,11 +93,20 @@ class _Launches:
         self.stream = current_stream(like)
         Device(self.device_id).set_current()
 
+    def lanes(self, axis: int) -> int:
+        """Complex lines of a panel along an axis."""
+        side = self.plan.sides[axis]
+        lanes = lanes_of(side, self.word)
+        lines = self.batch * self.plan.pixels // side
+        while lanes > LEAST_LANES and lines < 2 * lanes * BLOCKS:
+            lanes //= 2
+        return lanes
+
     def job(self, axis: int, image: Array, **fields: Any) -> Any:
         """Return the arguments of a launch along one axis."""
         sides = (*self.plan.sides, 1, 1)[:3]
         before = self.plan.sides[:axis]
-        lanes = lanes_of(self.plan.sides[axis], self.word)
+        lanes = self.lanes(axis)
         lines = self.plan.pixels // self.plan.sides[axis]
         return structure("TvLaunch")(
             axes=len(self.plan.sides), axis=axis, lanes=lanes, row_lanes=_apart(lanes), batch=self.batch,

@@ -32,12 +32,14 @@ from stepwell.krylov.tv.weighted import WeightedCertifier
 
 #: ρ of the inner loop over the geometric mean of S.
 RHO = 6.5
-#: Sweeps of a step: at first, at least, at most, and where A is the identity (then a gap costs no product).
-SWEEPS, LEAST_SWEEPS, MOST_SWEEPS, SWEEPS_OF_IDENTITY = 40, 20, 320, 10
+#: Sweeps of a step: at first, at least, and where A is the identity (then a gap costs no product).
+SWEEPS, LEAST_SWEEPS, SWEEPS_OF_IDENTITY = 40, 20, 10
+#: Sweeps at most, and once the gap is small.
+MOST_SWEEPS, MOST_AT_LAST = 160, 320
 #: Error of the inner step over the step itself, as the certificate sees them: sweeps halve below and double above.
 FINE, COARSE = 0.01, 0.06
-#: Sweeps may be in single precision down to this gap, until a step fails.
-SINGLE = 1e-4
+#: The gap is small below this; down to it sweeps may be in single precision, until a step fails.
+SMALL = 1e-4
 #: A column has stagnated after so many steps in which its gap has not come forward.
 PATIENCE = 50
 #: cs grows at most by this factor at once, falls by at most this one, and falls no more after so many steps.
@@ -277,6 +279,8 @@ class Solver:
     def _certify(self, rows: np.ndarray, state: State, task: Task, y: Array) -> None:
         p = self.rho * state.splitting.u
         found = self.certifier.lower_bounds(rows, task.lam, task.B, y, state.gradient, p, state.x)
+        if task.narrow:
+            found = found * (1 - ROUNDING * self.epsilon)
         self.books.lower[rows] = np.maximum(self.books.lower[rows], found)
 
     def _ends(self, rows: np.ndarray, tol: np.ndarray, marks: Marks, limit: bool) -> np.ndarray:
@@ -360,11 +364,12 @@ class Solver:
         down = np.clip(1.05 * kappa, least, 1.0)
         books.cs[rows] *= np.where(kappa > 1, np.minimum(GROWTH, np.maximum(kappa, 1.0)), down)
         factor = np.where(~accepted | (inexact > COARSE), 2.0, np.where(inexact < FINE, 0.5, 1.0))
-        books.sweeps[rows] = np.clip((books.sweeps[rows] * factor).astype(np.int64), LEAST_SWEEPS, MOST_SWEEPS)
+        most = np.where(books.gaps(rows) > SMALL, MOST_SWEEPS, MOST_AT_LAST)
+        books.sweeps[rows] = np.clip((books.sweeps[rows] * factor).astype(np.int64), LEAST_SWEEPS, most)
 
     def _limit_single(self, rows: np.ndarray, accepted: np.ndarray) -> None:
         """Leave single precision where a step has failed or the gap is small."""
-        self.books.single[rows] &= accepted & (self.books.gaps(rows) > SINGLE)
+        self.books.single[rows] &= accepted & (self.books.gaps(rows) > SMALL)
 
     def change_lam(self, lam: np.ndarray) -> None:
         """Go on with other λ: multipliers follow them."""

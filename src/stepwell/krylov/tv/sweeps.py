@@ -18,8 +18,8 @@ from stepwell.krylov.tv.metric import Model
 from stepwell.krylov.tv.shrinking import Sweep, shrinkage
 from stepwell.krylov.tv.task import Task
 
-#: Over-relaxation of ADMM (Eckstein and Bertsekas 1992).
-OVER = 1.7
+#: Over-relaxation of ADMM (Eckstein and Bertsekas 1992), below 2.
+OVER = 1.9
 
 
 @dataclass
