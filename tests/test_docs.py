@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
 import importlib
 import importlib.util
@@ -19,6 +20,7 @@ PAGES = sorted((ROOT / "docs").glob("*.md"))
 REFERENCE = ROOT / "docs" / "reference"
 STUDIES = sorted((ROOT / "docs" / "studies").glob("*.md"))
 NOTES = sorted((ROOT / "docs" / "notes").glob("*.md"))
+EXAMPLES = sorted((ROOT / "examples" / "gallery").glob("*/*.py"))
 #: Python blocks of a page run, one after the other in one namespace.
 RUN = [page for page in PAGES if "```python" in page.read_text()]
 #: Modules that cannot be imported without an optional package.
@@ -148,14 +150,21 @@ def test_pages_are_short(page):
     assert words(page.read_text()) <= limit
 
 
+def text_of_example(script: Path) -> str:
+    """Return what a page of the gallery says, its code left out."""
+    text = script.read_text()
+    comments = re.findall(r"^# %%\n((?:# .*\n)+)", text, re.MULTILINE)
+    told = [ast.get_docstring(ast.parse(text)) or "", *(re.sub("^# ", "", one, flags=re.MULTILINE) for one in comments)]
+    return re.sub(r"::\n\n(?: +.*\n|\n)+", ":\n\n", "\n\n".join(told) + "\n").replace("``", "`")
+
+
 @pytest.mark.parametrize(
-    "page",
-    [page for page in [*PAGES, *STUDIES, ROOT / "README.md"] if page.stem != "design"],
-    ids=lambda page: page.name,
+    "page", [*PAGES, *STUDIES, *REFERENCE.glob("*.md"), ROOT / "README.md", *EXAMPLES], ids=lambda page: page.name
 )
 def test_sentences_are_short(page):
     """At most 25 words, signs alone not counted."""
-    counted = {one: sum(bool(re.search(r"\w", word)) for word in one.split()) for one in sentences(page.read_text())}
+    text = text_of_example(page) if page.suffix == ".py" else page.read_text()
+    counted = {one: sum(bool(re.search(r"\w", word)) for word in one.split()) for one in sentences(text)}
     assert not {one: count for one, count in counted.items() if count > 25}
 
 

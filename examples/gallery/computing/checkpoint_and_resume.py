@@ -2,8 +2,8 @@
 Checkpoint a long run, and resume it
 ====================================
 
-A run that takes hours should survive a killed job. With ``checkpoint=`` the solver writes its whole state to a file
-as it goes on; called again with the same file, it goes on from there, and the result has the same bits as that of a run
+A run that takes hours should survive a killed job. With ``checkpoint=`` the solver writes its whole state to a file as
+it goes on. Called again with the same file, it goes on from there. The result has the same bits as that of a run
 without a break.
 """
 

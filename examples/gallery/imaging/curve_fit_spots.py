@@ -46,8 +46,8 @@ print(
 )
 
 # %%
-# Are the standard errors true? Errors over standard errors should have a deviation of nearly 1, and intervals of 95 %
-# by Student's t with 20 degrees of freedom should cover the truth.
+# Are the standard errors true? Errors over standard errors should have a deviation of nearly 1. Intervals of 95 % by
+# Student's t with 20 degrees of freedom should cover the truth.
 error = r.x[:, 1:3] - truth[:, 1:3]
 covered = (np.abs(error) < 2.086 * r.stderr[:, 1:3]).mean()
 print(f"places are known to {np.median(r.stderr[:, 1]):.3f} pixels; intervals of 95 % cover {100 * covered:.1f} %")

@@ -1,9 +1,11 @@
-"""
+r"""
 Deblurring an image whose pixels cannot be negative
 ===================================================
 
-A telescope sees point sources through a blur. The least-squares problem has a sparse or matrix-free operator and
-x ≥ 0: ``stepwell.minimize`` with the value ½‖Bx − d‖² + ½λ‖x‖² and its gradient, one bound for all pixels.
+A telescope sees point sources through a blur. The least-squares problem has a sparse or matrix-free operator and x ≥ 0.
+``stepwell.minimize`` takes one bound for all pixels, and value and gradient of
+
+.. math:: \tfrac{1}{2} \lVert Bx - d \rVert^2 + \tfrac{1}{2} \lambda \lVert x \rVert^2.
 """
 
 # %%

@@ -3,8 +3,8 @@ Full-waveform inversion in two dimensions
 =========================================
 
 Sound is sent from one borehole and recorded in another; the velocity of the ground between them is what makes a
-simulation match the records. The objective is an acoustic solver written with PyTorch, autograd runs it backwards, and
-``stepwell.minimize`` keeps the velocity of every cell between bounds that rock allows.
+simulation match the records. The objective is an acoustic solver written with PyTorch, and autograd runs it backwards.
+Here ``stepwell.minimize`` keeps the velocity of every cell between bounds that rock allows.
 """
 
 # %%

@@ -1,10 +1,13 @@
-"""
+r"""
 Learning how much to regularise
 ===============================
 
-How large should λ be in min ‖Ax − b‖² + λ²‖Lx‖²? With examples of what signals look like it can be learnt: the
-solution of ``stepwell.tikhonov`` has a derivative in λ and in L, so that the error over the examples is a function to
-be minimised. Here first one λ is learnt, then a penalty for each frequency: L weighs every one on its own.
+How large should λ be? With examples of what signals look like it can be learnt.
+
+.. math:: \min \lVert Ax - b \rVert^2 + \lambda^2 \lVert Lx \rVert^2
+
+The solution of ``stepwell.tikhonov`` has a derivative in λ and in L. So the error over the examples is a function to be
+minimised. Here first one λ is learnt, then a penalty for each frequency: L weighs every one on its own.
 """
 
 # %%

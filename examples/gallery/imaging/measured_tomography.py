@@ -2,10 +2,10 @@
 Measured tomography: a synchrotron scan, its axis and λ
 =======================================================
 
-The data set of this page is a parallel-beam scan of beamline I13-2 at Diamond Light Source (91 projections of 135 x 160
-pixels, 4 MB), published with the test data of the program Savu under the Apache licence 2.0. Where the folder that
-``STEPWELL_DATA`` names holds it as ``i13_parallel_beam.npz`` (projections, flat, dark, angles_deg, center_column), this
-page reads it; otherwise it simulates a scan whose axis is off the middle.
+The data set of this page is a parallel-beam scan of beamline I13-2 at Diamond Light Source. It has 91 projections of
+135 x 160 pixels, 4 MB. It is published with the test data of the program Savu, under the Apache licence 2.0. This page
+reads ``i13_parallel_beam.npz`` (projections, flat, dark, angles_deg, center_column) where the folder that
+``STEPWELL_DATA`` names has it. Otherwise it simulates a scan whose axis is off the middle.
 """
 
 # %%

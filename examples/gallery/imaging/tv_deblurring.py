@@ -2,7 +2,7 @@
 Deblurring with total variation
 ===============================
 
-A is a convolution, given by two functions. Total variation with x ≥ 0 brings back the edges that the blur took; λ comes
+A is a convolution, given by two functions. Total variation with x ≥ 0 brings back the edges that the blur took. λ comes
 from the noise, and the result says what is proved of it.
 """
 

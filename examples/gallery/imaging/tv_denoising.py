@@ -2,7 +2,7 @@
 Denoising with total variation, and a proof
 ===========================================
 
-Noise goes, edges stay: ``stepwell.tv`` with ``A=None`` finds λ from the level of the noise and proves how near the
+Noise goes, edges stay: ``stepwell.tv`` with ``A=None`` finds λ from the level of the noise. It proves how near the
 result is to the best one.
 """
 

@@ -4,7 +4,7 @@ BoTorch: many restarts of an acquisition function at once
 
 Bayesian optimisation asks where to measure next: at the maximum of an acquisition function, which has many local
 maxima. The usual way is to start from many points. ``stepwell.minimize_batch`` runs all of them side by side, each with
-a history, a line search and an end of its own, and calls the acquisition function once for all points that still run.
+a history, a line search and an end of its own. It calls the acquisition function once for all points that still run.
 """
 
 # %%

@@ -47,7 +47,7 @@ measured = clean + bend * (0.1 + 0.1 * torch.rand(200, 1))
 plain = stepwell.curve_fit(decay, t, measured, [1.0, 1.0], bounds=(0, 20)).x[:, 1]
 
 # %%
-# What is to be taken off is learned from curves with known rates: the loss is the error of the fitted rates, and its
+# What is to be taken off is learned from curves with known rates. The loss is the error of the fitted rates. Its
 # gradient passes through all fits by the implicit formula, with the whole Hessian.
 shape = torch.zeros(40, requires_grad=True)
 optimizer = torch.optim.Adam([shape], lr=0.3)

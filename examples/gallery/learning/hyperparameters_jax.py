@@ -3,9 +3,9 @@ Hyperparameters of a model in JAX
 =================================
 
 A classifier is fitted with penalties on its coefficients, one for each group of features. Which penalties are good is
-what a validation set can tell, and the fitted coefficients are a function of them: ``stepwell.argmin`` is that
-function, with its derivative, and within bounds if the model has any. So penalties can be found by L-BFGS-B too, six at
-once, where a grid of five values each would be 15 625 fits.
+what a validation set can tell. The fitted coefficients are a function of them: ``stepwell.argmin`` is that function,
+with its derivative, and within bounds if the model has any. So penalties can be found by L-BFGS-B too, six at once,
+where a grid of five values each would be 15 625 fits.
 """
 
 # %%

@@ -1,10 +1,12 @@
-"""
+r"""
 A slice of diffusion MRI: two compartments with bounds
 ======================================================
 
-Blood that flows in capillaries looks like fast diffusion: the signal of a voxel falls with the diffusion weighting b as
-S0 (f exp(-b D*) + (1 - f) exp(-b D)). Where little blood flows the data do not determine D*. Bounds keep such voxels
-sensible, and status, rank and standard error of each voxel say which of them to trust.
+Blood that flows in capillaries looks like fast diffusion. Where little blood flows the data do not determine how fast.
+Bounds keep such voxels sensible, and status, rank and standard error of each voxel say which of them to trust. With the
+diffusion weighting b the signal falls as
+
+.. math:: S_0 \left( f e^{-b D^*} + (1 - f) e^{-b D} \right).
 """
 
 # %%

@@ -2,8 +2,8 @@ r"""
 Measured MRI: myelin water beside other programs
 ================================================
 
-The data set of this page is the example slice of DECAES, ``image-194x110x1x56.nii.gz``: a multi-echo spin-echo slice of
-a brain with 56 echoes 7 ms apart, of at most five megabytes. Jonathan Doucette publishes it in his repository
+The data set of this page is the example slice of DECAES, ``image-194x110x1x56.nii.gz``. It is a multi-echo spin-echo
+slice of a brain with 56 echoes 7 ms apart, at most five megabytes. Jonathan Doucette publishes it in his repository
 mwiexamples, in ``data/images``; no licence stands there, so ask him before you pass it on. Where the folder that
 ``STEPWELL_DATA`` names holds the file, this page reads it. DECAES' own myelin water fraction stands beside ours where
 ``image-194x110x1x56.t2parts.mat`` is there, too, which this command makes::

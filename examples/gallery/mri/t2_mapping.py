@@ -2,10 +2,10 @@
 T2 mapping: one matrix, very many right-hand sides
 ==================================================
 
-A multi-echo MRI sequence measures, in every voxel, a sum of decays exp(-t/T2). Water trapped between layers of
-myelin decays within 40 ms, other water slower. The distribution of T2 in a voxel is the non-negative solution of a
-least-squares problem; the matrix of decays is the same for all voxels, and there are hundreds of thousands of them.
-The columns are nearly parallel, so a little damping keeps the distribution from breaking up into spikes.
+A multi-echo MRI sequence measures, in every voxel, a sum of decays exp(-t/T2). Water trapped between layers of myelin
+decays within 40 ms, other water slower. The distribution of T2 in a voxel is the non-negative solution of a
+least-squares problem. The matrix of decays is the same for all voxels, and there are hundreds of thousands of them. The
+columns are nearly parallel, so a little damping keeps the distribution from breaking up into spikes.
 """
 
 # %%

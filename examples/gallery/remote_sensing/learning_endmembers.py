@@ -4,7 +4,7 @@ Unmixing whose spectra are learnt: NNLS as a layer
 
 Pixels of a hyperspectral image are mixtures of a few materials, with amounts that cannot be negative. If the spectra
 are known, ``stepwell.nnls`` finds the amounts. If they are not, the amounts are a *function* of the spectra, and the
-misfit that is left can be differentiated through the solver: NNLS is a layer, and the spectra are its parameters. This
+misfit that is left can be differentiated through the solver. NNLS is a layer, and the spectra are its parameters. This
 is a bilevel problem: the inner solutions are exact at every step.
 """
 

@@ -4,7 +4,7 @@ Measured lidar: ground and canopy heights beside GEDI's own
 
 GEDI, a laser on the International Space Station, sends pulses through forests and records what comes back. NASA's Land
 Processes Distributed Active Archive Center publishes the waveforms (level 1B) and what its own processing finds in them
-(level 2A); both are free to use. A file of level 2A has 1.5 GB for a quarter of an orbit, one of level 1B more. The R
+(level 2A). Both are free to use. A file of level 2A has 1.5 GB for a quarter of an orbit, one of level 1B more. The R
 package rGEDI has a small subset of GEDI01_B_2019108080338_O01964_T05337_02_003_01 and of its level 2A.
 
 Where the folder that ``STEPWELL_DATA`` names holds ``GEDI01_B_*.h5`` and the ``GEDI02_A_*.h5`` of the same orbit, this
@@ -92,7 +92,7 @@ if shots.truth is not None:
 # %%
 # Ground and canopy beside what is published, shot by shot; of level 2A only shots of good quality. The ground is our
 # lowest return, there the lowest mode. Level 2A takes its heights from the smoothed waveform, in which the pulse still
-# is, and from the middle of the ground's mode; ours are those of the surfaces. So low percentiles differ most.
+# is, and from the middle of the ground's mode. Ours are those of the surfaces. So low percentiles differ most.
 if published is not None:
     table = waveform.return_table(found, np.zeros(len(shots)))
     row = np.unique(table["shot"], return_index=True)[1]  # the first return of each shot

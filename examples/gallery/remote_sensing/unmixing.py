@@ -3,8 +3,8 @@ What a hyperspectral image is made of
 =====================================
 
 A pixel of an imaging spectrometer sees several materials at once: its spectrum is their mixture. Which share each of
-them has is a small least-squares problem in every pixel, with shares that are not negative and sum to at most one; the
-rest is shade. All pixels are solved in one call, and each gets standard errors of its shares.
+them has is a small least-squares problem in every pixel. Shares are not negative and sum to at most one; the rest is
+shade. All pixels are solved in one call, and each gets standard errors of its shares.
 """
 
 # %%

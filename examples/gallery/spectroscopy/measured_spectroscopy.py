@@ -2,10 +2,10 @@
 Measured spectroscopy: Jasper Ridge beside its reference abundances
 ===================================================================
 
-The data set of this page is Jasper Ridge, 100 x 100 pixels in 198 bands of NASA's airborne spectrometer AVIRIS, with
-four endmembers and reference abundances, published by Feiyun Zhu for tests of unmixing (two MATLAB files, a few
-megabytes; for research, with his papers cited). Where the folder that ``STEPWELL_DATA`` names holds them as
-``jasperRidge2_R198.mat`` and ``end4.mat``, this page reads them; otherwise it simulates a scene.
+The data set of this page is Jasper Ridge, 100 x 100 pixels in 198 bands of NASA's airborne spectrometer AVIRIS. Feiyun
+Zhu publishes it with four endmembers and reference abundances for tests of unmixing (arXiv:1708.05125). It is two
+MATLAB files of a few megabytes, for research, with his papers cited. Where the folder that ``STEPWELL_DATA`` names
+holds them as ``jasperRidge2_R198.mat`` and ``end4.mat``, this page reads them; otherwise it simulates a scene.
 """
 
 # %%
@@ -45,8 +45,8 @@ print(f"abundances would add up to one in units of 1/{unit:.0f}")
 scale = 5000.0
 
 # %%
-# Fully constrained least squares of all pixels, beside the published abundances; and, in some of the pixels, beside
-# SciPy's ``nnls`` with a heavy row for the sum, which is the usual way.
+# Fully constrained least squares of all pixels, beside the published abundances. Some pixels also stand beside SciPy's
+# ``nnls`` with a heavy row for the sum, which is the usual way.
 total = "one" if source == "Jasper Ridge" else "most"
 found = unmixing.unmix_pixels(unmixing.Unmixing(library, total=total), pixels / scale)
 shares = found["abundances"].reshape(*cube.shape[:2], -1)
