@@ -12,7 +12,7 @@
 #define SW_PARAMETERS 4
 #define SW_VARIABLES 1
 #define SW_POINTS 0
-#define SW_UNROLL_POINTS 0
+#define SW_UNROLL_POINTS 1
 #define SW_STAGED 1
 #define SW_WEIGHTED 1
 #define SW_OWN_X 0

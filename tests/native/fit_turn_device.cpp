@@ -31,7 +31,7 @@ extern "C" void emulated_launch(int kernel, unsigned blocks, unsigned block_thre
                 return fit_offsets(counts(0), number(1), counts(2), counts(3));
             case 4:
                 return fit_pick(number(0), reals(1), bits(2), counts(3), counts(4), counts(5), number(6),
-                                counts(7), scalars(8), number(9));
+                                counts(7), scalars(8));
             case 5:
                 return fit_ends(job(), reals(1), counts(2));
         }

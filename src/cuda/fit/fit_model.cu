@@ -7,7 +7,7 @@
 //   SW_MODEL       the model (core/fit/models), with SW_COUNT, SW_FLAG, SW_ACROSS, its shape
 //   SW_PARAMETERS, SW_VARIABLES
 //   SW_POINTS      points of a problem; 0: known when it runs
-//   SW_UNROLL_POINTS  1: code for each of them apart
+//   SW_UNROLL_POINTS  how many of them code is written for; SW_POINTS: all
 //   SW_STAGED      1: a problem's data lie in shared memory
 //   SW_WEIGHTED, SW_OWN_X   1: problems have weights; x of their own
 //   SW_LOSS        a FitLoss
@@ -54,11 +54,8 @@ static __device__ __forceinline__ void evaluate(const FitModelJob& job, const Pr
     constexpr DeviceShape shape = {};
     SW_MODEL<Scalar, DeviceShape> model(shape, p);
     const int points = SW_POINTS ? SW_POINTS : job.points;
-#if SW_UNROLL_POINTS
-#pragma unroll
-#else
-#pragma unroll 1
-#endif
+    constexpr int together = SW_UNROLL_POINTS;
+#pragma unroll together
     for (int i = 0; i < points; ++i) {
         Scalar x[SW_VARIABLES], value, J[n];
 #pragma unroll

@@ -194,11 +194,10 @@ extern "C" __global__ void fit_offsets(int32_t* totals, int64_t blocks, int32_t*
     if (threadIdx.x == 0) *running = *seen = before;
 }
 
-// Rows in their order, those that run on first: as many as there is room for, with the points that they want.
+// Rows in their order, those that run on first, with the points that they want.
 extern "C" __global__ void __launch_bounds__(threads)
     fit_pick(int64_t problems, double* reals, const uint32_t* going, const int32_t* totals,
-             const int32_t* running, const int32_t* rows, int64_t count, int32_t* next, Scalar* points,
-             int64_t room) {
+             const int32_t* running, const int32_t* rows, int64_t count, int32_t* next, Scalar* points) {
     const int64_t row = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
     if (row >= count) return;
     const uint32_t bits = going[row / 32], own = 1u << (row % 32);
@@ -206,7 +205,6 @@ extern "C" __global__ void __launch_bounds__(threads)
     for (int64_t word = row / threads * (threads / 32); word < row / 32; ++word)
         before += __popc(going[word]);
     const int64_t to = bits & own ? before : *running + (row - before);
-    if (to >= room) return;
     const int64_t problem = rows[row];
     next[to] = int32_t(problem);
     const Columns columns = {problems, reals, nullptr};

@@ -15,9 +15,11 @@ import numpy as np
 
 from stepwell.arrays import (
     Array,
+    as_float,
     capture,
     copy_to_device_of,
     differentiating_library,
+    dtype_name,
     is_cuda,
     namespace_of,
     shapes_are_compiled,
@@ -62,6 +64,10 @@ class _Rows:
     points: Array  # (held, n)
     rows: Array  # (held,), int32
     spare: Array  # the next turn's rows
+
+    def first(self, held: int) -> _Rows:
+        """Return some of them, those that run first."""
+        return self if held == self.held else _Rows(held, self.points[:held], self.rows[:held], self.spare[:held])
 
 
 class _Batch:
@@ -142,47 +148,31 @@ class _Batch:
         given = (address(one) if hasattr(one, "shape") else one for one in arguments)
         runtime.launch(self._kernels[name], blocks, threads, self.memory.stream(), *given)
 
-    def rows(self, held: int) -> _Rows:
-        """Return room for some rows."""
-        memory, n = self.memory, self.fit.parameters
-        room = (memory.empty(held, "int32") for _ in range(2))
-        return _Rows(held, memory.empty((held, n), self.fit.real), *room)
-
     def begin(self) -> _Rows:
         """Begin all fits; return all rows, at their starts."""
-        room = self.rows(self.fit.problems)
-        arguments = (self._job, self._reals, self._counts, room.rows, room.points)
-        self._launch("fit_begin", _blocks(room.held), *arguments)
-        self.wait_for_library()
+        memory, held = self.memory, self.fit.problems
+        points = memory.empty((held, self.fit.parameters), self.fit.real)
+        room = _Rows(held, points, *(memory.empty(held, "int32") for _ in range(2)))
+        self._launch("fit_begin", _blocks(held), self._job, self._reals, self._counts, room.rows, points)
+        memory.done(memory.stream(), [])
         return room
 
     def turn(self, room: _Rows, values: Array, columns: Array) -> None:
-        """Take values (rows, m) and columns of J (n, rows, m), decide, and count who runs on."""
-        blocks, job, reals, counts = _blocks(room.held), self._job, self._reals, self._counts
-        of_rows = (room.rows, room.held)
-        self._launch("fit_sums", _blocks(LANES * room.held), job, counts, *of_rows, values, columns, self._sums)
+        """Take values (rows, m) and columns of J (n, rows, m), decide, and put those that run on first."""
+        held, job, reals, counts = room.held, self._job, self._reals, self._counts
+        blocks, of_rows = _blocks(held), (room.rows, held)
+        self._launch("fit_sums", _blocks(LANES * held), job, counts, *of_rows, values, columns, self._sums)
         self._launch("fit_decide", blocks, job, reals, counts, *of_rows, self._sums, self._going, self._totals)
         counted = (self._totals, blocks, self._running, self._seen.handle)
         self._launch("fit_offsets", 1, *counted, threads=OFFSET_THREADS)
+        found = (reals, self._going, self._totals, self._running)
+        self._launch("fit_pick", blocks, self.fit.problems, *found, *of_rows, room.spare, room.points)
+        room.rows, room.spare = room.spare, room.rows
 
     def running(self) -> int:
         """Return how many fits run on, when all that is launched is done."""
         self.memory.wait(self.memory.stream())
         return ctypes.c_int32.from_address(self._seen.handle).value
-
-    def pick(self, room: _Rows, held: int) -> _Rows:
-        """Return as many rows with the points they want, those that run first; the same room where it has the size."""
-        to = room if held == room.held else self.rows(held)
-        next_rows = to.spare if to is room else to.rows
-        chosen = (self._reals, self._going, self._totals, self._running, room.rows, room.held)
-        self._launch("fit_pick", _blocks(room.held), self.fit.problems, *chosen, next_rows, to.points, held)
-        if to is room:
-            room.rows, room.spare = room.spare, room.rows
-        return to
-
-    def wait_for_library(self) -> None:
-        """Let a library that does not know our stream read what was launched."""
-        self.memory.done(self.memory.stream(), [])
 
     def ends(self) -> dict[str, Any]:
         """Return what holds at the ends, on the device."""
@@ -224,8 +214,9 @@ class _Model:
         return values, columns
 
     def _readable(self, array: Array) -> Array:
-        xp = namespace_of(array)
-        return wait_for_values(as_contiguous(xp.astype(array, getattr(xp, self._fit.real), copy=False)))
+        if dtype_name(array.dtype) != self._fit.real:
+            array = as_float(array, self._fit.real)
+        return wait_for_values(as_contiguous(array))
 
 
 def solve_on_device(fit: DeviceFit, model: _Model) -> dict[str, Any]:
@@ -246,8 +237,7 @@ def solve_on_device(fit: DeviceFit, model: _Model) -> dict[str, Any]:
         if fit.progress is not None:
             fit.progress(problems - running, problems)
         if running and replay is None:
-            room = batch.pick(room, _held(running, room.held) if compiled else running)
-            batch.wait_for_library()
+            room = room.first(_held(running, room.held) if compiled else running)
             if captures and turns >= BEFORE_GRAPH and running <= FEW:
                 replay = _captured(batch, model, room)
                 captures = replay is not None
@@ -267,7 +257,6 @@ def _captured(batch: _Batch, model: _Model, room: _Rows) -> Callable[[], Any] | 
     def turns(stream: int) -> None:
         for _ in range(IN_GRAPH):  # (an even number: rows are back where they were)
             batch.turn(room, *model.both(room.points, room.rows))
-            batch.pick(room, room.held)
 
     try:
         replay: Callable[[], Any] = capture(batch.fit.template, turns)

@@ -4,7 +4,9 @@
 #include "core/common/config.hpp"
 
 // Before a loop over small arrays that a device is to keep in registers.
-#if defined(__CUDACC__)
+#if defined(__CUDACC__) && defined(SW_LOOPS)
+#define SW_UNROLL _Pragma("unroll 1")
+#elif defined(__CUDACC__)
 #define SW_UNROLL _Pragma("unroll")
 #else
 #define SW_UNROLL

@@ -59,7 +59,7 @@ def kernel_defines(
         "SW_PARAMETERS": model.n,
         "SW_VARIABLES": len(model.variables),
         "SW_POINTS": points if unrolled else 0,
-        "SW_UNROLL_POINTS": int(unrolled),
+        "SW_UNROLL_POINTS": points if unrolled else 1,
         "SW_STAGED": int(staged_bytes(single, points, weighted) > 0),
         "SW_WEIGHTED": int(weighted),
         "SW_OWN_X": int(own_x),
