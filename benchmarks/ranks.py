@@ -70,9 +70,12 @@ def worker(case: dict[str, Any]) -> None:
     # their memory, as those of others do.
     if "gtol" not in case:
         solve(maxiter=min(12, case["iterations"]))
+    began = time.process_time()
     r = solve()
+    processor = time.process_time() - began
     if comm is None or comm.rank == 0:
         found = {"ms": 1e3 * r.seconds["solver"] / r.nit, "seconds": r.seconds["total"], "iterations": r.nit}
+        found |= {"processor": processor}
         found |= {"evaluations": r.nfev, "objective": r.seconds["total"] - r.seconds["solver"]}
         found |= {"f": r.fun, "walks": r.cauchy_walks, "exchanges": r.get("exchanges", 0) / r.nit}
         print(json.dumps(found | {"bytes": r.get("bytes_sent", 0) / r.nit}))
@@ -123,6 +126,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--starts", type=int, default=7, help="of the part petsc")
     parser.add_argument("--pairs", type=int, help="of the part petsc; 5 and then 8 unless given")
+    parser.add_argument("--ranks", type=int, default=2, help="of the part petsc; one is counted in processor seconds")
+    parser.add_argument("--methods", nargs="+", default=[], help="of the part petsc; all unless given")
     parser.add_argument("--worker")
     chosen = parser.parse_args()
     if chosen.worker:
@@ -156,7 +161,7 @@ def main() -> None:
     if "petsc" in wanted:
         for pairs in [chosen.pairs] if chosen.pairs else [5, 8]:
             for problem in ("torsion", "surface"):
-                petsc(chosen.starts, pairs, problem)
+                petsc(chosen.starts, pairs, problem, chosen.ranks, chosen.methods)
 
 
 if __name__ == "__main__":
