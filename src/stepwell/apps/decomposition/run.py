@@ -181,7 +181,7 @@ def decompose_file(
         maps: dict[str, tuple[tuple[int, ...], str]] = dict.fromkeys(_WIDE, ((total, most), "f8"))
         maps |= dict.fromkeys(_NARROW, ((total,), "f8"))
         maps |= dict.fromkeys(("count", "status"), ((total,), "i2"))
-        work = shell.open(folder / UNFINISHED, maps, total)
+        work = shell.start(folder / UNFINISHED, maps, total)
         resumed = 0
         for part, (begin, end) in enumerate(itertools.pairwise(ends)):
             if work.is_done(begin, end):

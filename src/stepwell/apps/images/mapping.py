@@ -99,8 +99,8 @@ class Beside:
     labels: Image | None
 
     @classmethod
-    def open(cls, paths: Mapping[str, Any], source: Image, scratch: str) -> Beside:
-        """Open those that are given."""
+    def of(cls, paths: Mapping[str, Any], source: Image, scratch: str) -> Beside:
+        """Return the images of the paths that are given."""
         return cls(**{name: open_beside(name, path, source, scratch) for name, path in paths.items()})
 
 
@@ -160,7 +160,7 @@ def map_voxels(
     folder, spatial, axis = run.account.parent, source.shape[:-1], source.axis
     if beside.labels is not None:
         require_labels(beside.labels, axis)
-    work = run.open(folder / UNFINISHED, maps, spatial[axis])
+    work = run.start(folder / UNFINISHED, maps, spatial[axis])
 
     def make(block: np.ndarray, start: int, stop: int) -> dict[str, np.ndarray]:
         mask, field = (None if one is None else one.read(start, stop, axis).ravel() for one in (beside.mask, beside.b1))

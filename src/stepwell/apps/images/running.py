@@ -15,7 +15,7 @@ from stepwell.common.temporary import scratch_folder
 
 
 class MapRun:
-    """One run: `begun`, `settle` its settings, `open` its maps, fill these, `replace` what was there, and `end`.
+    """One run: `begun`, `settle` its settings, `start` its maps, fill these, `replace` what was there, and `end`.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class MapRun:
         self.settings = {name: value for name, value in self._all.items() if name not in unrecorded}
         self._replaces = refuse_other_settings(self.account, self.settings, self._overwrite)
 
-    def open(self, unfinished: Path, maps: Mapping[str, tuple[tuple[int, ...], str]], slabs: int) -> Work:
+    def start(self, unfinished: Path, maps: Mapping[str, tuple[tuple[int, ...], str]], slabs: int) -> Work:
         """Open the maps, new or as an unfinished run with the same settings has left them."""
         self.work = Work(unfinished, self._all, maps, slabs, restart=self._restart)
         return self.work

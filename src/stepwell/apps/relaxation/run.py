@@ -163,7 +163,7 @@ def map_series(
             notes += more
         model = RelaxationModel(quantity, points, tr=tr, offset=offset, signed=signed, bounds=bounds or {})
         given = {"mask": mask, "b1": b1, "labels": labels}
-        beside = Beside.open(given, source, scratch)
+        beside = Beside.of(given, source, scratch)
         shell.settle({"model": model.as_dict(), "threshold": threshold, "inputs": inputs(paths, given)})
         maps = {name: (source.shape[:-1], "i2" if name in ("status", "bound") else "f4") for name in model.maps}
 

@@ -169,7 +169,7 @@ def map_image(
         te, notes = settle_spacing(te, source.shape[-1], read_sidecar(image) if sidecar else None)
         model = T2Model(echoes=source.shape[-1], te=te, **options)
         given = {"mask": mask, "b1": b1, "labels": labels}
-        beside = Beside.open(given, source, scratch)
+        beside = Beside.of(given, source, scratch)
         left_out = {"t2dist": not distribution, "sfr_se": not errors}
         kept = [name for name in MAPS if not left_out.get(name)]
         settings = {"model": model.as_dict(), "threshold": threshold, "maps": kept, "inputs": inputs(image, given)}

@@ -189,7 +189,7 @@ def unmix_image(
         shell.settle(settings, "spectra")  # (In the account a digest stands for the spectra.)
         lines, samples = source.shape[:2]
         shape = (lines, len(bands), samples)  # interleaved by line, as the file will be
-        work = shell.open(target.unfinished, {"cube": (shape, "<f4")}, lines)
+        work = shell.start(target.unfinished, {"cube": (shape, "<f4")}, lines)
 
         def make(block: np.ndarray, start: int, stop: int) -> dict[str, np.ndarray]:
             pixels = block.reshape(-1, source.shape[-1])[:, used]
