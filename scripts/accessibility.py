@@ -6,7 +6,8 @@
 axe-core is a package of npm (`npm install axe-core`), or named by --axe. Chromium is found on the path, or named by
 STEPWELL_BROWSER. Where one of the two is missing the program says so and ends with 77, by which programs say that
 they were left out. At 390 and 1400 pixels nothing may be wider than the window, tables excepted that scroll by
-themselves; at 1400 no block of code may need to be scrolled. Ends with 1 where something is wrong.
+themselves; at 1400 no block of code may need to be scrolled. Every core has a browser of its own, which loads a page
+once for both schemes. Ends with 1 where something is wrong.
 """
 
 from __future__ import annotations
@@ -14,7 +15,11 @@ from __future__ import annotations
 import argparse
 import collections
 import json
+import os
+import queue
 import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -28,6 +33,8 @@ LEFT_OUT = 77
 MADE, SAMPLE = ("generated", "gallery"), 3
 #: What a page tells of itself after axe-core was put into it.
 LOOK = """(async () => {
+  // A page hears of a scheme that changes before the next frame.
+  await new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)));
   // The theme's search button is named "Search" and shows its keys beside the word.
   const rules = {'label-content-name-mismatch': {enabled: false}};
   const found = await axe.run(document, {resultTypes: ['violations'], rules});
@@ -63,32 +70,60 @@ def main() -> int:
         return LEFT_OUT
     pages = [page for place in options.places for page in (pages_of(place) if place.is_dir() else [place])]
     axe = options.axe.read_text(encoding="utf-8")
-    wrong: collections.Counter[str] = collections.Counter()
-    browser = InstalledBrowser(browser_path)
-    try:
-        for page in pages:
-            for width in WIDTHS:
-                for scheme in SCHEMES:
-                    for trouble in look(browser, page.resolve(), width, scheme, axe):
-                        wrong[trouble] += 1
+    if options.screenshots:
+        options.screenshots.mkdir(exist_ok=True)
+    waiting: queue.SimpleQueue[Path] = queue.SimpleQueue()
+    for page in pages:
+        waiting.put(page)
+
+    def work(_: int) -> collections.Counter[str]:
+        wrong: collections.Counter[str] = collections.Counter()
+        browser = InstalledBrowser(browser_path)
+        try:
+            while True:
+                page = waiting.get_nowait()
+                for width, scheme, troubles in look(browser, page.resolve(), axe, options.screenshots):
+                    wrong.update(troubles)
+                    for trouble in troubles:
                         print(f"{page.name}, {width}, {scheme}: {trouble}", flush=True)
-                    if options.screenshots and scheme == "light":
-                        options.screenshots.mkdir(exist_ok=True)
-                        browser.screenshot(options.screenshots / f"{page.stem}-{width}.png")
-    finally:
-        browser.close()
+        except queue.Empty:
+            return wrong
+        finally:
+            browser.close()
+
+    browsers = min(len(pages), os.cpu_count() or 1)
+    with ThreadPoolExecutor(max(1, browsers)) as pool:
+        wrong = sum(pool.map(work, range(browsers)), collections.Counter())
     print(f"{len(pages)} pages at {len(WIDTHS)} widths in {len(SCHEMES)} schemes: {sum(wrong.values())} complaints")
     return 1 if wrong else 0
 
 
-def look(browser: InstalledBrowser, page: Path, width: int, scheme: str, axe: str) -> list[str]:
-    """Return what is wrong with a page."""
-    browser.ask("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 600)
+def look(
+    browser: InstalledBrowser, page: Path, axe: str, screenshots: Path | None
+) -> Iterator[tuple[int, str, list[str]]]:
+    """Yield what is wrong with a page, at every width and in every scheme."""
+    for width in WIDTHS:
+        mobile = width < 600
+        browser.ask("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=mobile)
+        show_scheme(browser, SCHEMES[0])
+        browser.load(page)
+        browser.ask("Runtime.evaluate", expression=axe)
+        for scheme in SCHEMES:
+            show_scheme(browser, scheme)
+            yield width, scheme, troubles_of(browser, width)
+            if screenshots and scheme == "light":
+                browser.screenshot(screenshots / f"{page.stem}-{width}.png")
+
+
+def show_scheme(browser: InstalledBrowser, scheme: str) -> None:
+    """Prefer light or dark, as a reader's system does; a page that is there changes with it."""
     # Colours that still change into each other are those of no scheme.
     features = {"prefers-color-scheme": scheme, "prefers-reduced-motion": "reduce"}
     browser.ask("Emulation.setEmulatedMedia", features=[{"name": k, "value": v} for k, v in features.items()])
-    browser.load(page)
-    browser.ask("Runtime.evaluate", expression=axe)
+
+
+def troubles_of(browser: InstalledBrowser, width: int) -> list[str]:
+    """Return what is wrong with the page as it is shown."""
     answer = browser.ask("Runtime.evaluate", expression=LOOK, returnByValue=True, awaitPromise=True)
     if "exceptionDetails" in answer:
         return [json.dumps(answer["exceptionDetails"])[:200]]
