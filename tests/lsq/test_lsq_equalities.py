@@ -108,7 +108,7 @@ def by_clarabel(A, b, options):
     return np.array(found.x) if str(found.status) == "Solved" else "not known"
 
 
-@pytest.mark.parametrize("block", range(8))
+@pytest.mark.parametrize("block", [pytest.param(one, marks=[pytest.mark.slow] * (one > 2)) for one in range(8)])
 def test_equalities_that_can_be_met(block):
     for seed in range(50 * block, 50 * block + 50):
         A, b, options = drawn(seed)
@@ -121,7 +121,7 @@ def test_equalities_that_can_be_met(block):
             assert np.linalg.norm(M @ r.x - f) <= np.linalg.norm(M @ x - f) + 1e-6 * np.linalg.norm(f), seed
 
 
-@pytest.mark.parametrize("block", range(4))
+@pytest.mark.parametrize("block", [pytest.param(one, marks=[pytest.mark.slow] * (one > 1)) for one in range(4)])
 def test_the_active_set_method_alone(block, monkeypatch):
     """What one round leaves unfinished is finished from a point that has the equalities and nothing else."""
     monkeypatch.setattr(equalities, "MAX_ROUNDS", 1)

@@ -168,9 +168,9 @@ def test_bad_bounds_of_a_batch_name_the_place():
         minimize_batch(lambda x: ((x**2).sum(1), 2 * x), np.zeros((2, 3)), jac=True, bounds=(lower, 1.0))
 
 
+@pytest.mark.parametrize("n", [10**5, pytest.param(10**6, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("form", ["tuple", "array", "list", "list with None"])
-def test_a_million_bounds(form):
-    n = 10**6
+def test_many_bounds(form, n):
     lower, upper = np.full(n, -1.0), np.linspace(0.0, 1.0, n)
     bounds = {
         "tuple": (lower, upper),

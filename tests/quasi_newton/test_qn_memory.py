@@ -113,12 +113,13 @@ print(resident() - before, memory_words(n, m, bounded=bounded) * dtype.itemsize 
 @pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="needs Linux's /proc/self/smaps_rollup")
 @pytest.mark.parametrize("bounded", [False, True])
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_the_process_grows_by_the_formula(dtype, bounded):
+@pytest.mark.parametrize("n", [400_000, pytest.param(2_000_000, marks=pytest.mark.slow)])
+def test_the_process_grows_by_the_formula(n, dtype, bounded):
     """Resident pages before and after a run that has filled its history, in a process of its own.
 
     Two per cent, and a megabyte that does not grow with n: stacks of threads, tile buffers, the allocator's slack.
     """
-    code = GROWTH.format(n=2_000_000, bounded=bounded, dtype=dtype)
+    code = GROWTH.format(n=n, bounded=bounded, dtype=dtype)
     # Every large array gets pages of its own, which go back when it is freed: what is left is what is held.
     environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536"}
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
