@@ -2,6 +2,7 @@
 
     scripts/docs && python scripts/accessibility.py         # the pages that are written by hand, a few of those made
     python scripts/accessibility.py build/docs tour.html    # a folder, or single pages
+    python scripts/accessibility.py --all                   # those that are made, too
 
 axe-core is a package of npm (`npm install axe-core`), or named by --axe. Chromium is found on the path, or named by
 STEPWELL_BROWSER. Where one of the two is missing the program says so and ends with 77, by which programs say that
@@ -47,12 +48,12 @@ LOOK = """(async () => {
 })()"""
 
 
-def pages_of(folder: Path) -> list[Path]:
-    """Return the pages that are written by hand, and a few of those that are made."""
+def pages_of(folder: Path, sample: int | None) -> list[Path]:
+    """Return the pages that are written by hand, and some of those that are made."""
     found = sorted(folder.rglob("*.html"))
     pages = [page for page in found if not any(part.startswith("_") for part in page.relative_to(folder).parts)]
     plain = [page for page in pages if not any(part in MADE for part in page.relative_to(folder).parts)]
-    made = [[page for page in pages if part in page.relative_to(folder).parts][:SAMPLE] for part in MADE]
+    made = [[page for page in pages if part in page.relative_to(folder).parts][:sample] for part in MADE]
     return plain + [page for some in made for page in some]
 
 
@@ -61,6 +62,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("places", nargs="*", type=Path, default=[ROOT / "build" / "docs"], help="folders or pages")
     parser.add_argument("--axe", type=Path, default=ROOT / "node_modules" / "axe-core" / "axe.min.js")
+    parser.add_argument("--all", action="store_true", help="every page that is made, not three of each kind")
     parser.add_argument("--screenshots", type=Path, help="a folder for pictures of every page")
     options = parser.parse_args()
     browser_path = installed_browser()
@@ -68,7 +70,8 @@ def main() -> int:
     if missing or browser_path is None:
         print(f"left out: {' and '.join(missing)} not found")
         return LEFT_OUT
-    pages = [page for place in options.places for page in (pages_of(place) if place.is_dir() else [place])]
+    sample = None if options.all else SAMPLE
+    pages = [page for place in options.places for page in (pages_of(place, sample) if place.is_dir() else [place])]
     axe = options.axe.read_text(encoding="utf-8")
     if options.screenshots:
         options.screenshots.mkdir(exist_ok=True)

@@ -84,7 +84,7 @@ def test_errors_name_the_axis_where_the_other_one_fits():
         (lambda: stepwell.nnls(A, np.ones((3, 12)), axis=1), r"b has shape \(3, 12\).*; or axis=0, if its rows are"),
         (lambda: stepwell.tikhonov(A, np.ones((3, 12)), 1.0), r"B has shape \(3, 12\).*; or axis=0, if its rows are"),
         (lambda: stepwell.cg(H, np.ones((8, 3)), axis=0), r"B has shape \(8, 3\).*; or axis=1, if its columns are"),
-        (lambda: stepwell.nnls(A, np.ones((5, 3))), r"b has shape \(5, 3\); allowed: 12 entries a system.*has rows$"),
+        (lambda: stepwell.nnls(A, np.ones((5, 3))), r"b has shape \(5, 3\); allowed: 12 entries per system.*has rows$"),
         (lambda: stepwell.nnls(A, np.ones(12), axis=2), "axis is 2; allowed: 0, right-hand sides are rows, or 1"),
         (lambda: stepwell.tikhonov(A, np.ones(12), 1.0, axis="rows"), "axis is 'rows'; allowed: 0"),
     ):

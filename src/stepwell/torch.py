@@ -143,7 +143,7 @@ class LBFGSB(torch.optim.Optimizer):
         closure : callable
             Zeroes the gradients, computes the loss, calls ``backward`` and returns the loss.
         """
-        require_kind(callable(closure), "closure", closure, "a callable: the loss is evaluated several times a step")
+        require_kind(callable(closure), "closure", closure, "a callable: the loss is evaluated several times per step")
         assert closure is not None
         with torch.enable_grad():
             return self._advance(closure)

@@ -51,7 +51,7 @@ def test_A_with_one_axis_is_named(options):
 def test_numbers_of_matrices():
     with pytest.raises(ValueError, match=r"which is 2.0 at index 3; allowed: 0 to 1"):
         stepwell.lsq_linear(np.stack([A, A]), b, which=np.array([0, 1, 0, 2]))
-    with pytest.raises(ValueError, match=r"b has shape \(2, 4\); allowed: 3 entries a system"):
+    with pytest.raises(ValueError, match=r"b has shape \(2, 4\); allowed: 3 entries per system"):
         stepwell.lsq_linear(A, np.ones((2, 4)))
 
 

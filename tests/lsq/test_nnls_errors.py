@@ -19,7 +19,7 @@ b = np.ones(3)
         ((np.ones(3), b), {}, r"A has shape \(3,\); allowed: \(m, n\) or \(systems, m, n\)"),
         ((A, np.ones((2, 2, 3))), {"axis": 1}, r"b has shape \(2, 2, 3\); allowed: \(m, systems\) with axis=1"),
         ((A, np.float64(1.0)), {}, r"b has shape \(\); allowed: \(m,\), or \(systems, m\)"),
-        ((A, np.ones(4)), {}, r"b has shape \(4,\); allowed: 3 entries a system, as A of shape \(3, 3\) has rows"),
+        ((A, np.ones(4)), {}, r"b has shape \(4,\); allowed: 3 entries per system, as A of shape \(3, 3\) has rows"),
         ((np.ones((2, 3, 3)), b), {}, r"b has shape \(3,\); allowed: \(2, 3\), as A has shape \(2, 3, 3\)"),
         ((np.ones((2, 3, 3)), np.ones((4, 3))), {}, r"b has shape \(4, 3\); allowed: \(2, 3\), as A"),
         ((A, b), {"method": "magic"}, "method is 'magic'; allowed: 'auto', 'qr', 'gram'"),

@@ -26,7 +26,7 @@ result = stepwell.tikhonov(A, B, "discrepancy", noise=noise, joint=True, tol=1e-
 images = np.asarray(result.x).T.reshape(slices.shape)
 print(result.message)
 each = result.products.sum() / len(slices)
-print(f"lam {result.lam[0]:.3f}; {each:.1f} products a slice, {result.calls} operator calls")
+print(f"lam {result.lam[0]:.3f}; {each:.1f} products per slice, {result.calls} operator calls")
 print(f"signal to noise {tomography.signal_to_noise(images, slices):.1f} dB")
 
 # %%

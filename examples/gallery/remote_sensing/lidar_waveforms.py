@@ -24,7 +24,7 @@ print(found.result.message)
 least = waveform.noise_threshold(found)
 every = sum(len(found.returns(shot)[0]) for shot in range(200)) / 200
 kept = sum(len(found.returns(shot, least[shot])[0]) for shot in range(200)) / 200
-print(f"returns a shot: {every:.1f} in all, {kept:.1f} above the noise; true surfaces: 12")
+print(f"returns per shot: {every:.1f} in all, {kept:.1f} above the noise; true surfaces: 12")
 
 # %%
 figure, axes = plt.subplots(2, 1, figsize=(9, 5), sharex=True, layout="constrained")

@@ -68,13 +68,13 @@ print(f"{source}: {shots.waveforms.shape}")
 
 # %%
 # A plain deconvolution explains the noise too: what it leaves is less than the noise that the product states.
-# ``significant_returns`` drops returns until each is needed at a level of 5 % a shot, and fits the rest again.
+# ``significant_returns`` drops returns until each is needed at a level of 5 % per shot, and fits the rest again.
 every = waveform.deconvolve(shots)
 found = waveform.significant_returns(every)
 for name, one in (("all returns", every), ("significant ones", found)):
     left = np.sqrt(np.mean((shots.waveforms - one.fit) ** 2, axis=1))
     count = np.mean([len(one.returns(shot)[0]) for shot in range(len(shots))])
-    print(f"{name}: {count:.1f} a shot, rms left over stated noise {np.median(left / shots.noise):.2f}")
+    print(f"{name}: {count:.1f} per shot, rms left over stated noise {np.median(left / shots.noise):.2f}")
 assert np.median(left / shots.noise) > 0.8  # noise is left as noise, but for what one return more would explain
 
 # %%
@@ -83,7 +83,7 @@ assert np.median(left / shots.noise) > 0.8  # noise is left as noise, but for wh
 smooth = scipy.ndimage.gaussian_filter1d(shots.waveforms - shots.background[:, None], 6.5, axis=1)
 modes = [len(scipy.signal.find_peaks(wave, height=4 * sigma)[0]) for wave, sigma in zip(smooth, shots.noise)]
 ours = [len(found.returns(shot)[0]) for shot in range(len(shots))]
-print(f"modes of the smoothed waveform: {np.mean(modes):.1f} a shot; returns: {np.mean(ours):.1f}")
+print(f"modes of the smoothed waveform: {np.mean(modes):.1f} per shot; returns: {np.mean(ours):.1f}")
 if shots.truth is not None:
     near = [np.abs(found.returns(k)[0][:, None] - np.flatnonzero(shots.truth[k])).min(axis=0) < 2 for k in range(60)]
     print(f"surfaces found within two samples: {np.mean(np.concatenate(near)):.2f}")

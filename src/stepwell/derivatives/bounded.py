@@ -84,7 +84,7 @@ def read_problem(
     lead = tuple(map(int, b.shape[:-1]))
     systems = math.prod(lead)
     fits = b.ndim > 0 and b.shape[-1] == rows and (len(own) == 2 or which is not None or own[:-2] == lead)
-    require_shape(fits, "c" if gram else "b", b, f"{rows} entries a system, as {'G' if gram else 'A'} of shape {own}")
+    require_shape(fits, "c" if gram else "b", b, f"{rows} entries per system, as {'G' if gram else 'A'} of shape {own}")
     if which is not None:
         entries = entries[which if which.ndim < 2 else which.reshape(-1)]  # a matrix a system
     elif entries.ndim - core > 1:

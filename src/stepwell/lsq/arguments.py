@@ -187,7 +187,7 @@ def _require_systems(rows_of_b: Array, b: Array, shape: tuple[int, ...], across:
         wanted = (rows, own[0]) if across else (own[0], rows)
         require_shape(fits, "b", b, f"{wanted}, as A has shape {shape}{hint}")
     else:
-        require_shape(fits, "b", b, f"{rows} entries a system, as A of shape {shape} has rows{hint}")
+        require_shape(fits, "b", b, f"{rows} entries per system, as A of shape {shape} has rows{hint}")
 
 
 def read_matrix(name: str, value: Any) -> Array:

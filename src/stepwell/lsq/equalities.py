@@ -72,7 +72,7 @@ def _read(A: Any, b: Any, equality: Any, options: dict[str, Any]) -> tuple[Equal
     A = arrays.as_float(A if A.ndim < 4 else A.reshape(-1, *A.shape[-2:]), "float64")
     b = arrays.as_float(b.reshape(-1, b.shape[-1]), "float64")
     m, n = map(int, A.shape[-2:])
-    require_shape(int(b.shape[-1]) == m, "b", b, f"{m} entries a system, as A of shape {tuple(A.shape)} has rows")
+    require_shape(int(b.shape[-1]) == m, "b", b, f"{m} entries per system, as A of shape {tuple(A.shape)} has rows")
     C, d = read_equality(equality, b, n, lead)
     reader, given = Reader(b, lead, False), dict(options)
     lower, upper = given["bounds"] = reader.bounds("bounds", options["bounds"], n)

@@ -247,5 +247,5 @@ def _report(run: Any, summary: dict[str, Any]) -> Table:
     if "errors" in summary:
         found = ", ".join(f"{name} {value:.3g}" for name, value in summary["errors"].items())
         table.add_row("mean absolute errors", found)
-    table.add_row("time", f"{run.seconds:.3g} s, {1e6 * run.seconds / max(1, run.fitted):.3g} µs a voxel")
+    table.add_row("time", f"{run.seconds:.3g} s, {1e6 * run.seconds / max(1, run.fitted):.3g} µs per voxel")
     return table

@@ -84,6 +84,6 @@ def summary(result: LinearResult) -> Table:
     table.add_row("converged", f"{converged} of {len(result.status)} slices")
     table.add_row("worst true residual", f"{np.nanmax(result.residual, initial=0.0):.2e}")
     per_slice = result.products.sum() / max(1, len(result.status))
-    table.add_row("products", f"{result.products.sum():.0f} ({per_slice:.1f} a slice), {result.calls} operator calls")
+    table.add_row("products", f"{result.products.sum():.0f} ({per_slice:.1f} per slice), {result.calls} operator calls")
     table.add_row("seconds", f"{result.seconds:.2f}")
     return table

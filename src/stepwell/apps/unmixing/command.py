@@ -279,5 +279,5 @@ def _report(run: Any, summary: dict[str, Any], written: list[Path]) -> tuple[Tab
     if "errors" in summary:
         found = ", ".join(f"{name} {value:.3g}" for name, value in summary["errors"].items())
         table.add_row("mean absolute errors", found)
-    table.add_row("time", f"{run.seconds:.3g} s, {1e6 * run.seconds / max(1, run.solved):.3g} µs a pixel")
+    table.add_row("time", f"{run.seconds:.3g} s, {1e6 * run.seconds / max(1, run.solved):.3g} µs per pixel")
     return table, f"wrote {', '.join(str(path) for path in written)}"

@@ -29,7 +29,7 @@ from stepwell.common.pyplot import has_matplotlib
 @click.option("-n", "--sites", "count", type=click.IntRange(min=1), default=20000, show_default=True,
               help="Number of sites.")  # fmt: skip
 @click.option("--resolution", callback=read_resolution, metavar="PIXELS|WIDTHxHEIGHT",
-              help="Grid of the tessellation.  [default: about 64 pixels a site, 512 to 4096 along the longer side]"
+              help="Grid of the tessellation.  [default: about 64 pixels per site, 512 to 4096 along the longer side]"
               )  # fmt: skip
 @click.option("--density", "density_file", metavar="FILE",
               help="A picture, dark where sites are to be dense, or an .npy file with the density itself.  [default: "

@@ -212,7 +212,7 @@ def _finish(gathered: Gathered, seconds: float, voice: Output, given: dict[str, 
     amplitude, taken, given_up = (float(f(gathered.of_all(name))) for f, name in _TOLD)
     voice.say(
         table,
-        f"returns a shot: {returns:.1f}, of amplitude {amplitude:.3g} or more ({about}); insertions {taken:.1f}, "
+        f"returns per shot: {returns:.1f}, of amplitude {amplitude:.3g} or more ({about}); insertions {taken:.1f}, "
         f"removals {given_up:.1f}; largest violation {violation:.1e}",
     )
     if gathered.beams:

@@ -109,7 +109,7 @@ def run(context: Context, study: Study) -> None:
         "Table 7.1's LVIS waveforms are not at hand; synthetic shots with pulses 25 samples wide and twelve returns "
         "take their place, and real GEDI shots stand beside where their file is found.",
         "Updates and downdates are those of Lawson and Hanson's rule, one column at a time (method qr, insertion "
-        "single), as in the paper; the default inserts several columns a step.",
+        "single), as in the paper; the default inserts several columns per step.",
         "The paper's tables say nothing of optimality; the worst scaled violation is recomputed here from A, b and x.",
         "The Matlab baselines cannot be had; SciPy's nnls and L-BFGS-B on min ½‖Ax − b‖², x >= 0, stand in for them.",
         "The paper's seconds are of two quad-core Xeon X5560 (CPU NNLS) and a Tesla C2050 (GPU NNLS).",

@@ -147,7 +147,7 @@ def run(context: Context, study: Study) -> None:
         "phantom": f"{size}-cube",
         "angles": "0, 2, ... 178 degrees" if size == 128 else "0, 8, ... 176 degrees",
     }
-    summary = study.table("summary", "Four slices by every method: products a slice, and what APrCG saves", SUMMARY)
+    summary = study.table("summary", "Four slices by every method: products per slice, and what APrCG saves", SUMMARY)
     table = study.table(
         "slices", "Every slice by every method (poster: seconds on a Tesla C1060)", COLUMNS, detail=True
     )
@@ -161,7 +161,7 @@ def run(context: Context, study: Study) -> None:
         for place in context.places:
             study.remarks += _compared(table, place.short, tolerances)
     for place in context.places:
-        name, title = f"products-{place.short.lower()}", f"Products a slice, {place.label}"
+        name, title = f"products-{place.short.lower()}", f"Products per slice, {place.label}"
         plot = study.plot(name, title, "tolerance", "products", log_x=True, log_y=True)
         for method in dict.fromkeys(row["method"] for row in table.rows):
             found = [table.find(device=place.short, tol=tol, method=method) for tol in tolerances]

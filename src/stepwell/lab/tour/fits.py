@@ -76,7 +76,7 @@ def run(stage: Stage) -> Account:
     rates = x[:, 1].reshape(side, side)[::step, ::step]
     picture = Figure(
         png_image(grey(rates, 0.0, 4.5), "Rates of decay as fitted in every pixel: a spiral of light and dark rings."),
-        f"Fitted rates, {'a pixel' if step == 1 else 'every ' + str(step) + 'th pixel'}",
+        f"Fitted rates, {'per pixel' if step == 1 else 'every ' + str(step) + 'th pixel'}",
     )
     blocks: list[Block] = [
         Text(

@@ -71,7 +71,7 @@ def run(stage: Stage) -> Account:
                     Series("all slices together", slices, block.products, 0, "dots"),
                     Series("a slice alone", slices[alone], single.products, 1, "crosses"),
                 ],
-                f"Products a slice: {np.mean(block.products):.1f} on average for the block of all slices, "
+                f"Products per slice: {np.mean(block.products):.1f} on average for the block of all slices, "
                 f"{np.mean(single.products):.1f} for a slice alone.",
                 x_label="slice",
                 y_label="products",
@@ -81,7 +81,7 @@ def run(stage: Stage) -> Account:
             f"truth: {min(quality):.1f} to {max(quality):.1f} dB.",
         ),
         Table(
-            ("method", "products a slice", "operator calls", "time a slice"),
+            ("method", "products per slice", "operator calls", "time per slice"),
             [
                 _row("block, all slices together", block.products, block.calls, block.seconds),
                 _row("CGLS, a slice alone", single.products, single.calls, single.seconds),

@@ -80,7 +80,7 @@ def run(stage: Stage) -> Account:
         Gallery([_figure(shots, x, shot) for shot in (0, 1)]),
         Text(
             f"Neighbouring positive samples are joined to one return, and returns below {FAINTEST:g}, fainter than any "
-            f"surface, are left out as noise: {np.mean(found):.1f} a shot remain. Surfaces closer than the pulse is "
+            f"surface, are left out as noise: {np.mean(found):.1f} per shot remain. Surfaces closer than the pulse is "
             f"wide can merge into one."
         ),
     ]
