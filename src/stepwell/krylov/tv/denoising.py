@@ -14,7 +14,7 @@ from stepwell.krylov.tv.differences import along, divergence, sizes
 from stepwell.krylov.tv.metric import build_model
 from stepwell.krylov.tv.solving import Solver
 from stepwell.krylov.tv.state import Marks, State
-from stepwell.krylov.tv.sweeps import Start
+from stepwell.krylov.tv.sweeps import Start, model_dtype
 from stepwell.krylov.tv.task import Task, image_sums
 
 
@@ -35,7 +35,8 @@ class Denoiser(Solver):
     def _step(self, rows: np.ndarray, state: State, marks: Marks, calls: np.ndarray) -> None:
         books, task = self.books, self.task.take(rows)
         xp = namespace_of(state.x)
-        model = build_model(self.base, books.cs[rows], self.shift, None, None, state.x)
+        dtype = model_dtype(task, books.single[rows])
+        model = build_model(self.base, books.cs[rows], self.shift, None, None, state.x, dtype)
         gradient = task.cosines.forward(state.x - task.grid.images(task.B))
         start = Start(state.x, task.cosines.forward(state.x), gradient, books.single[rows])
         trial = self._swept(rows, task, model, start, state)

@@ -16,7 +16,16 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from stepwell.arrays import Array, copy_to_device_of, matrix_product, namespace_of, on_device_of, to_host
+from stepwell.arrays import (
+    Array,
+    as_float,
+    copy_to_device_of,
+    dtype_name,
+    matrix_product,
+    namespace_of,
+    on_device_of,
+    to_host,
+)
 from stepwell.krylov.tv.diagonals import by_frequency, structure
 from stepwell.krylov.tv.given import Given
 from stepwell.krylov.tv.task import Grid, Task, column_sums
@@ -138,6 +147,7 @@ class Model:
 
     def times(self, coefficients: Array) -> Array:
         """H times a block."""
+        coefficients = as_float(coefficients, dtype_name(self.diagonal.dtype))
         image = self.diagonal * coefficients
         return image if self.rows is None else image + self._combined(self.rows, self.signs, self.rows, coefficients)
 
@@ -168,30 +178,31 @@ def _taken(block: Array | None, rows: np.ndarray) -> Array | None:
 
 
 def build_model(
-    base: Base, scales: np.ndarray, shift: Array, steps: Array | None, images: Array | None, like: Array
+    base: Base, scales: np.ndarray, shift: Array, steps: Array | None, images: Array | None, like: Array, dtype: str
 ) -> Model:
-    """Return H for problems with scales cs, recent steps D and Y = AᵀA D, rows of cosine coefficients."""
+    """Return H for problems with scales cs, recent steps D and Y = AᵀA D, rows of cosine coefficients, in a dtype."""
     xp = namespace_of(like)
     shape = (-1,) + (1,) * (like.ndim - 1)
-    diagonal = base.values * copy_to_device_of(scales.reshape(shape), like)
-    inverse = 1 / (diagonal + shift)
+    diagonal = as_float(base.values * copy_to_device_of(scales.reshape(shape), like), dtype)
+    inverse = 1 / (diagonal + as_float(shift, dtype))
     if steps is None or images is None:
         return Model(diagonal, inverse, None, None, None, None)
+    steps, images = as_float(steps, dtype), as_float(images, dtype)
     flat = xp.reshape(xp.broadcast_to(diagonal, like.shape), (like.shape[0], 1, -1))
     flat_inverse = xp.reshape(xp.broadcast_to(inverse, like.shape), (like.shape[0], 1, -1))
     weighted = steps * flat
     basis, inside = _conjugate(
         to_host(matrix_product(weighted, xp.matrix_transpose(steps))),
         to_host(matrix_product(steps, xp.matrix_transpose(images))),
-        max(DEPENDENT, ROUNDING * float(xp.finfo(like.dtype).eps)),
+        max(DEPENDENT, ROUNDING * float(np.finfo(dtype).eps)),
     )
-    there = [copy_to_device_of(part, like) for part in (inside, basis)]
+    there = [copy_to_device_of(part, steps) for part in (inside, basis)]
     rows = xp.concat([matrix_product(there[0], images), matrix_product(there[1], weighted)], axis=1)
     solved = rows * flat_inverse
     count = basis.shape[1]
     signs = np.broadcast_to(np.diag([1.0] * count + [-1.0] * count), (like.shape[0], 2 * count, 2 * count))
     small = np.linalg.inv(signs + to_host(matrix_product(rows, xp.matrix_transpose(solved))))
-    signs_there, small_there = (copy_to_device_of(np.array(part), like) for part in (signs, small))
+    signs_there, small_there = (copy_to_device_of(np.array(part), steps) for part in (signs, small))
     return Model(diagonal, inverse, rows, signs_there, solved, small_there)
 
 

@@ -25,7 +25,7 @@ from stepwell.krylov.tv.differences import along, divergence
 from stepwell.krylov.tv.groups import groups_of, run_groups
 from stepwell.krylov.tv.metric import ROUNDING, Base, Model, build_model, fit_base
 from stepwell.krylov.tv.state import Books, Marks, State, joined, pushed
-from stepwell.krylov.tv.sweeps import Splitting, Start, put_rows, run_sweeps, take_some
+from stepwell.krylov.tv.sweeps import Splitting, Start, model_dtype, put_rows, run_sweeps, take_some
 from stepwell.krylov.tv.task import Task, column_sums, image_sums
 from stepwell.krylov.tv.transforms import poisson_inverse
 from stepwell.krylov.tv.weighted import WeightedCertifier
@@ -299,7 +299,8 @@ class Solver:
     def _step(self, rows: np.ndarray, state: State, marks: Marks, calls: np.ndarray) -> None:
         books, task = self.books, self.task.take(rows)
         xp = namespace_of(state.x)
-        model = build_model(self.base, books.cs[rows], self.shift, state.steps, state.images, state.x)
+        dtype = model_dtype(task, books.single[rows])
+        model = build_model(self.base, books.cs[rows], self.shift, state.steps, state.images, state.x, dtype)
         here = state.last
         assert here is not None
         trial = self._swept(rows, task, model, Start(state.x, *here, books.single[rows]), state)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from stepwell.arrays import Array, copy_to_device_of, namespace_of
+from stepwell.arrays import Array, copy_to_device_of, dtype_name, namespace_of
 from stepwell.krylov.tv.differences import along, differences, divergence
 from stepwell.krylov.tv.metric import Model
 from stepwell.krylov.tv.shrinking import Sweep, shrinkage
@@ -90,6 +90,13 @@ def put_rows(block: Array, rows: np.ndarray, values: Array, axis: int) -> Array:
 
 def _taken(block: Array, rows: np.ndarray, axis: int) -> Array:
     return namespace_of(block).take(block, copy_to_device_of(rows, block), axis=axis)
+
+
+def model_dtype(task: Task, single: np.ndarray) -> str:
+    """Return the dtype of the model: single precision where kernels of a GPU sweep all problems in it."""
+    kernels = task.cosines.kernels
+    short = kernels is not None and kernels.mixed and not kernels.on_host and task.widths is None and single.all()
+    return "float32" if short else dtype_name(task.B.dtype)
 
 
 def run_sweeps(
