@@ -156,9 +156,9 @@ def read_start(p0: Any, low: np.ndarray, high: np.ndarray, lead: tuple[int, ...]
             require(not np.isnan(start).any(), name, p0, "numbers other than NaN")
             if not (low > high).any():
                 warn_caller(f"{name} is outside the bounds; the fit starts at the nearest point inside")
-    own = not (isinstance(p0, np.ndarray) and np.may_share_memory(inside, p0))
-    if own and inside.shape == (problems, n):
-        return np.ascontiguousarray(inside)
+    if inside.shape == (problems, n):
+        shared = isinstance(p0, np.ndarray) and np.may_share_memory(inside, p0)
+        return inside.copy() if shared else np.ascontiguousarray(inside)
     return np.array(np.broadcast_to(inside, (problems, n)), order="C")
 
 
