@@ -98,7 +98,7 @@ struct ActiveSet : Rebuild<Team, Matrix> {
             this->dual_from_matrix();
         }
         if (any_barred) this->unbar();
-        if (numbers.rounds && !Matrix::general) round_answer();
+        if (numbers.rounds && !this->is_general()) round_answer();
     }
 
     // x, w and the residual norm in the caller's units, into arrays of the caller's kind.
@@ -279,7 +279,8 @@ protected:
             const bool sound = damping_keeps_columns_apart();
             if (sound) this->remember();
             this->rebuild(ws.best_order, ws.best_x, sound ? best_count : 0, cgs2, false);
-            if constexpr (Matrix::general) this->insert_free();
+            if constexpr (Matrix::general)
+                if (this->is_general()) this->insert_free();
             restarted = true;
         } else {
             projected = true;
@@ -303,7 +304,7 @@ protected:
     // Whether no positive column can be nearly dependent: each is alone in its row of the damping. Few
     // columns are chosen anew all the same, which costs nothing.
     SW_HD bool damping_keeps_columns_apart() const {
-        if (Matrix::general || !task.extent.damped || factor.count < many_columns) return false;
+        if (this->is_general() || !task.extent.damped || factor.count < many_columns) return false;
         double nearest = 0;
         team.each(this->columns(), [&](int j) {
             if (ws.state[j] & is_positive && task.below(j) < escalate_below * task.norm_of(j)) nearest = 1;

@@ -150,10 +150,12 @@ protected:
     // From x towards the least-squares solution z, dropping what reaches zero, until z is positive (Lawson &
     // Hanson's inner loop). Starts with z solved when `solved`. False at the limit, with x feasible.
     SW_HD bool advance(bool solved) {
-        if constexpr (Matrix::general)
+        if constexpr (!Matrix::general)
+            return advance_positive(solved);
+        else if constexpr (!Matrix::plain)
             return advance_within(solved);
         else
-            return advance_positive(solved);
+            return this->is_general() ? advance_within(solved) : advance_positive(solved);
     }
 
     SW_HD bool advance_positive(bool solved) {

@@ -14,7 +14,7 @@ namespace lsq {
 template <class Scalar>
 struct Convolution {
     static constexpr bool shifts = true;
-    static constexpr bool general = false;
+    static constexpr bool general = false, plain = true;
 
     const Scalar* pulse;
     int length, origin;

@@ -21,7 +21,7 @@ inline bool all_zero(const Scalar* values) {
 template <class Scalar>
 struct Dense {
     static constexpr bool shifts = false;
-    static constexpr bool general = false;
+    static constexpr bool general = false, plain = true;
 
     const Scalar* values;
     int64_t stride;

@@ -77,6 +77,8 @@ struct DualState {
 
     SW_HD int columns() const { return task.matrix.columns; }
 
+    SW_HD bool is_general() const { return lsq::is_general(task); }
+
     // Whether the caller wants the call to end: the same for all members.
     SW_HD bool is_interrupted() const {
 #if defined(__CUDACC__)
@@ -342,7 +344,8 @@ private:
         bad = team.max(bad);
         team.sync();
         if constexpr (Matrix::shifts)
-            matrix.describe(team, task.envelope, ws.scale, ws.factor, ws.low, ws.high, ws.lags);
+            if (task.extent.shifted())
+                matrix.describe(team, task.envelope, ws.scale, ws.factor, ws.low, ws.high, ws.lags);
         return bad == 0;
     }
 };

@@ -94,12 +94,7 @@ struct Insertion : DualState<Team, Matrix> {
     }
 
     // The way from a column's bound into what is allowed.
-    SW_HD double inward(int j) const {
-        if constexpr (Matrix::general)
-            return task.sign_of(j);
-        else
-            return 1.0;
-    }
+    SW_HD double inward(int j) const { return this->is_general() ? task.sign_of(j) : 1.0; }
 
     // Brings the column at a position to where the factor expects it. By one group; no sync.
     SW_HD void fetch(int position) const {

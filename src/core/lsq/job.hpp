@@ -61,16 +61,6 @@ SW_HD Extent extent_of(const Job& job, const Matrix& matrix, int members, bool g
     return e;
 }
 
-// The search for lambda is compiled for general problems alone.
-template <class Team, class Matrix, class Numbers, bool general>
-struct SolverOf {
-    typedef ActiveSet<Team, Matrix, Numbers> type;
-};
-template <class Team, class Matrix, class Numbers>
-struct SolverOf<Team, Matrix, Numbers, true> {
-    typedef Search<Team, Matrix, Numbers> type;
-};
-
 template <class Team>
 SW_HD void set_damping(const Team& team, Setting& task, double damping) {
     team.sync();
@@ -94,90 +84,116 @@ SW_CALL double damping_to_begin_with(const Team& team, const Task<Matrix>& task)
     return is_finite(more) && task.options.damping < 0.2 * more ? more : 0.0;
 }
 
+// Where a system's b is, and where its answer goes.
+struct Places {
+    const void* b;
+    void *x, *dual;
+    uint8_t* active;
+};
+
+// What else is known of an answer.
+struct Ended {
+    Tally tally;
+    double residual, violation;
+    int insertions, removals;
+};
+
+template <class Numbers, class Team, class Matrix>
+SW_HD Ended solve_general(const Team& team, const Job& job, int64_t system, Task<Matrix>& task,
+                          WarmStart warm, const Places& at) {
+    const int64_t n = job.columns;
+    const Constraints& constraints = job.constraints;
+    Search<Team, Matrix, Numbers> solver(team, task);
+    if (constraints.has_states && warm.marks) {
+        warm.states = reinterpret_cast<const int8_t*>(warm.marks);
+        warm.marks = nullptr;
+    }
+    if (job.options.chain && warm.marks) {
+        warm.states = constraints.state + (system - 1) * n;
+        warm.marks = nullptr;
+    }
+    // A chain hands on lambda as well.
+    const bool follows = job.options.chain && system % nnls_chain_length != 0;
+    const double near = follows ? constraints.used_lam[system - 1] : 0.0;
+    solver.solve(job, system, at.b, warm, is_finite(near) ? near : 0.0);
+    const bool known = solver.tally.status != non_finite && solver.tally.status != infeasible;
+    Ended ended;
+    solver.general_answer(job, system, at.b, at.x, at.dual, at.active, ended.residual, ended.violation);
+    if (team.rank() == 0 && constraints.used_lam) {
+        const double phi0 = solver.unpenalized / (solver.b_scale * solver.b_scale);
+        constraints.unpenalized[system] = known ? phi0 : double_nan();
+        constraints.at_end[system] = solver.at_end;
+        constraints.evaluations[system] = solver.evaluations;
+        constraints.passive[system] = known ? solver.factor.count - constraints.summed : 0;
+    }
+    if (constraints.factor)
+        solver.keep_factor(constraints.factor + system * (n * (n + 1) / 2),
+                           constraints.factor_order + system * (n + 1), known);
+    if (constraints.deviation) solver.deviations(constraints.deviation + system * n, known);
+    ended.tally = solver.tally;
+    ended.insertions = solver.factor.insertions;
+    ended.removals = solver.factor.removals;
+    return ended;
+}
+
+template <class Numbers, class Team, class Matrix>
+SW_HD Ended solve_plain(const Team& team, const Job& job, Task<Matrix>& task, WarmStart warm,
+                        const Places& at) {
+    const bool cold = !warm.values && !warm.marks;
+    double more = cold ? damping_to_begin_with(team, task) : 0.0;
+    const double damping = task.options.damping;
+    int64_t costs[4] = {0, 0, 0, 0};
+    Ended ended;
+    ended.insertions = ended.removals = 0;
+    for (;;) {
+        if (more > 0) set_damping(team, task, more);
+        ActiveSet<Team, Matrix, Numbers> solver(team, task);
+        solver.tally.solves = ended.tally.solves;
+        solver.tally.passes = ended.tally.passes;
+        solver.run(job, at.b, warm);
+        solver.answer(at.x, at.dual, at.active, ended.residual);
+        ended.violation = solver.judge(job);
+        ended.tally = solver.tally;
+        ended.insertions += solver.factor.insertions;
+        ended.removals += solver.factor.removals;
+        for (int k = 0; k < 4; ++k) costs[k] += task.ws.costs[k];
+        if (!(more > 0)) break;
+        more = 0;
+        set_damping(team, task, damping);
+        if (ended.tally.status == non_finite) break;
+        warm.values = at.x;
+    }
+    team.sync();
+    if (team.rank() == 0)
+        for (int k = 0; k < 4; ++k) task.ws.costs[k] = costs[k];
+    return ended;
+}
+
 // The task's matrix is that of the system.
 template <class Numbers, class Team, class Matrix>
 SW_HD void solve_system(const Team& team, const Job& job, int64_t system, Task<Matrix>& task) {
-    typedef typename SolverOf<Team, Matrix, Numbers, Matrix::general>::type Solver;
     const int64_t n = job.columns;
     const Numbers numbers(job);
     WarmStart warm;
     if (job.warm_values) warm.values = numbers.after(job.warm_values, system * job.warm_stride);
     if (job.warm_marks) warm.marks = job.warm_marks + system * job.warm_stride;
     if (job.options.chain && system % nnls_chain_length != 0) warm.marks = job.active + (system - 1) * n;
-    const void* b = numbers.after(job.b, system * job.b_stride);
-    void *x = numbers.after(job.x, system * n), *dual = numbers.after(job.dual, system * n);
-    uint8_t* active = job.active ? job.active + system * n : nullptr;
-    double residual, violation;
-    Tally tally;
-    int insertions, removals;
-    if constexpr (Matrix::general) {
-        Solver solver(team, task);
-        const Constraints& constraints = job.constraints;
-        if (constraints.has_states && warm.marks) {
-            warm.states = reinterpret_cast<const int8_t*>(warm.marks);
-            warm.marks = nullptr;
-        }
-        if (job.options.chain && warm.marks) {
-            warm.states = constraints.state + (system - 1) * n;
-            warm.marks = nullptr;
-        }
-        // A chain hands on lambda as well.
-        const bool follows = job.options.chain && system % nnls_chain_length != 0;
-        const double near = follows ? constraints.used_lam[system - 1] : 0.0;
-        solver.solve(job, system, b, warm, is_finite(near) ? near : 0.0);
-        const bool known = solver.tally.status != non_finite && solver.tally.status != infeasible;
-        solver.general_answer(job, system, b, x, dual, active, residual, violation);
-        if (team.rank() == 0 && constraints.used_lam) {
-            const double phi0 = solver.unpenalized / (solver.b_scale * solver.b_scale);
-            constraints.unpenalized[system] = known ? phi0 : double_nan();
-            constraints.at_end[system] = solver.at_end;
-            constraints.evaluations[system] = solver.evaluations;
-            constraints.passive[system] = known ? solver.factor.count - constraints.summed : 0;
-        }
-        if (constraints.factor)
-            solver.keep_factor(constraints.factor + system * (n * (n + 1) / 2),
-                               constraints.factor_order + system * (n + 1), known);
-        if (constraints.deviation) solver.deviations(constraints.deviation + system * n, known);
-        tally = solver.tally;
-        insertions = solver.factor.insertions;
-        removals = solver.factor.removals;
-    } else {
-        const bool cold = !warm.values && !warm.marks;
-        double more = cold ? damping_to_begin_with(team, task) : 0.0;
-        const double damping = task.options.damping;
-        int64_t costs[4] = {0, 0, 0, 0};
-        insertions = removals = 0;
-        for (;;) {
-            if (more > 0) set_damping(team, task, more);
-            Solver solver(team, task);
-            solver.tally.solves = tally.solves;
-            solver.tally.passes = tally.passes;
-            solver.run(job, b, warm);
-            solver.answer(x, dual, active, residual);
-            violation = solver.judge(job);
-            tally = solver.tally;
-            insertions += solver.factor.insertions;
-            removals += solver.factor.removals;
-            for (int k = 0; k < 4; ++k) costs[k] += task.ws.costs[k];
-            if (!(more > 0)) break;
-            more = 0;
-            set_damping(team, task, damping);
-            if (tally.status == non_finite) break;
-            warm.values = x;
-        }
-        team.sync();
-        if (team.rank() == 0)
-            for (int k = 0; k < 4; ++k) task.ws.costs[k] = costs[k];
-    }
+    const Places at{numbers.after(job.b, system * job.b_stride), numbers.after(job.x, system * n),
+                    numbers.after(job.dual, system * n), job.active ? job.active + system * n : nullptr};
+    Ended ended;
+    if constexpr (Matrix::general)
+        if (is_general(task)) ended = solve_general<Numbers>(team, job, system, task, warm, at);
+    if constexpr (Matrix::plain)
+        if (!is_general(task)) ended = solve_plain<Numbers>(team, job, task, warm, at);
     if (team.rank() != 0) return;
-    job.residual[system] = residual;
-    job.violation[system] = violation;
-    job.status[system] = tally.status;
-    job.insertions[system] = insertions;
-    job.removals[system] = removals;
-    job.solves[system] = tally.solves;
-    job.passes[system] = tally.passes;
-    job.escalated[system] = tally.escalated;
+    job.residual[system] = ended.residual;
+    job.violation[system] = ended.violation;
+    job.status[system] = ended.tally.status;
+    job.insertions[system] = ended.insertions;
+    job.removals[system] = ended.removals;
+    job.solves[system] = ended.tally.solves;
+    job.passes[system] = ended.tally.passes;
+    job.escalated[system] = ended.tally.escalated;
     for (int k = 0; k < 4; ++k) job.costs[4 * system + k] = task.ws.costs[k];
 }
 

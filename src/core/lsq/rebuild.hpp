@@ -111,8 +111,7 @@ protected:
             ws.best_x[p] = ws.x[p];
             ws.best_order[p] = ws.order[p];
         });
-        if constexpr (Matrix::general)
-            team.each(this->columns(), [&](int j) { ws.best_state[j] = ws.state[j]; });
+        if (this->is_general()) team.each(this->columns(), [&](int j) { ws.best_state[j] = ws.state[j]; });
         team.sync();
     }
 
@@ -125,7 +124,8 @@ protected:
         factor.restart(update);
         if constexpr (Matrix::general) {
             if (ws.metric && factor.keeps_q()) this->find_roots();
-            for (int j = 0; moved && j < this->columns(); ++j) {
+            const int looked_at = moved && this->is_general() ? this->columns() : 0;
+            for (int j = 0; j < looked_at; ++j) {
                 const bool crosses = (ws.state[j] ^ ws.best_state[j]) & reflected;
                 team.sync();
                 if (crosses) this->cross(j);

@@ -26,7 +26,7 @@ SW_HD double row_product(const Any& matrix, int i, const double* x) {
 template <class Top>
 struct Stacked {
     static constexpr bool shifts = false;
-    static constexpr bool general = true;
+    static constexpr bool general = true, plain = false;
 
     Top top;
     const double* penalty;       // L, rows of `top.columns`; null: the unit matrix

@@ -277,5 +277,12 @@ struct Task : Setting {
     }
 };
 
+// Whether a problem has more than x >= 0 and one lambda: a kernel is compiled for those or for the others,
+// the host for both.
+template <class Matrix>
+SW_HD bool is_general(const Task<Matrix>& task) {
+    return Matrix::general && (!Matrix::plain || task.extent.general);
+}
+
 }  // namespace lsq
 SW_END

@@ -1,5 +1,5 @@
 // Matrices told apart at run time, so that the solver is compiled once for them: dense ones of doubles or of
-// floats, and, beneath which rows are stacked, also convolutions.
+// floats and convolutions, plain or with rows stacked beneath.
 #pragma once
 
 #include "core/lsq/convolution.hpp"
@@ -10,9 +10,6 @@ SW_BEGIN
 namespace lsq {
 
 struct EitherDense {
-    static constexpr bool shifts = false;
-    static constexpr bool general = false;
-
     const void* values;
     int64_t stride;
     int rows, columns;
@@ -67,8 +64,7 @@ struct EitherDense {
     }
 };
 
-// The matrix above the rows of a general problem: its columns are gathered, so that a pulse is a matrix as
-// any other there.
+// What is as the caller gives it: the matrix above the rows of a general problem.
 struct EitherTop {
     EitherDense dense;
     Convolution<double> pulse;
@@ -125,6 +121,23 @@ inline double row_product(const EitherTop& matrix, int i, const double* x) {
     const EitherDense& dense = matrix.dense;
     return dense.single ? row_product(dense.as<float>(), i, x) : row_product(dense.as<double>(), i, x);
 }
+
+// The matrix of any problem: a plain one has no rows beneath.
+struct EitherMatrix : Stacked<EitherTop> {
+    static constexpr bool shifts = true;
+    static constexpr bool general = true, plain = true;
+
+    EitherMatrix() {}
+    EitherMatrix(const EitherTop& matrix, const Constraints& constraints)
+        : Stacked<EitherTop>(matrix, constraints) {}
+
+    // Of a plain problem's pulse.
+    template <class Team>
+    void describe(const Team& team, Envelope envelope, const double* scale, double* factor, int32_t* low,
+                  int32_t* high, double* lags) const {
+        top.pulse.describe(team, envelope, scale, factor, low, high, lags);
+    }
+};
 
 }  // namespace lsq
 SW_END

@@ -6,6 +6,7 @@
 
 #include "core/lsq/job.hpp"
 #include "host/common/pool.hpp"
+#include "host/lsq/either_matrix.hpp"
 #include "host/lsq/kernels.hpp"
 #include "host/lsq/lazy_buffer.hpp"
 
@@ -13,21 +14,19 @@ SW_BEGIN
 namespace lsq {
 
 // A task with memory of its own.
-template <class Matrix>
 struct OwnTask {
     OwnTask(const Options& options, const Extent& extent, const Shared& shared)
         : memory(Workspace::bytes(extent)) {
         task.arrange(options, extent, shared, Arena{nullptr, 0, memory.get()});
     }
     LazyBuffer<char> memory;
-    Task<Matrix> task;
+    Task<EitherMatrix> task;
 };
 
 // The scaled columns of a matrix that systems share, their norms and, on request, their products.
-template <class Matrix>
 class SharedMatrix {
 public:
-    SharedMatrix(const HostJob& host, Matrix matrix)
+    SharedMatrix(const HostJob& host, EitherMatrix matrix)
         : job(host.job),
           matrix_(matrix),
           stride_(padded(matrix.rows)),
@@ -56,7 +55,7 @@ public:
         matrix.measure(Lone(), r, envelope, squares, sums);
         Pool::instance().run(n, host.threads, [&](int j, int) {
             // The module has refused a shared matrix that is not finite.
-            if constexpr (Matrix::general) {
+            if (job.constraints.general) {
                 scale_stacked(matrix, j, squares[j], scale[j], norm[j]);
                 diagonal[j] = square_in_penalty(matrix, j, scale[j]);
             } else {
@@ -77,7 +76,7 @@ public:
         shared.low = low;
         shared.high = high;
         shared.envelope = envelope;
-        if constexpr (Matrix::general) {
+        if (job.constraints.general) {
             shared.penalty_diagonal = diagonal;
             shared.top_norm = norm;
             if (extent_of(job, matrix, 1, false).metric) shared.norm = shared.inverse_norm = nullptr;
@@ -90,7 +89,7 @@ public:
 private:
     void form_gram(int threads, const double* columns, const int32_t* low, const int32_t* high) {
         double* gram = gram_.get();
-        if constexpr (Matrix::general) {
+        if (job.constraints.general) {
             multiply_columns(threads, columns, 0, matrix_.top.rows, gram);
             if (matrix_.penalty) {
                 multiply_columns(threads, columns, matrix_.below + matrix_.summed, matrix_.rows,
@@ -156,7 +155,7 @@ private:
     }
 
     const NnlsJob& job;
-    Matrix matrix_;
+    EitherMatrix matrix_;
     int64_t stride_;
     LazyBuffer<double> numbers_;
     LazyBuffer<int32_t> bounds_;

@@ -1,6 +1,5 @@
 // A batch of systems: a queue over all threads, or one large system on all of them. Each way is compiled by
-// itself, once for every kind of matrix: what depends on the team alone, most of the solver, is then compiled
-// once.
+// itself.
 #pragma once
 
 #include <vector>
@@ -25,14 +24,21 @@ class MatrixReader {
 public:
     explicit MatrixReader(const HostJob& host) : job_(host.job), single_(host.job.single) {}
 
-    EitherDense read(int64_t index, const EitherDense*) {
+    EitherMatrix read(int64_t index) {
+        return EitherMatrix(job_.pulse_length ? EitherTop(read_pulse(index)) : EitherTop(read_dense(index)),
+                            job_.constraints);
+    }
+
+private:
+    EitherDense read_dense(int64_t index) const {
         const Dense<float>* narrow = nullptr;
         const Dense<double>* wide = nullptr;
         return single_ ? EitherDense(matrix_of(job_, index, narrow)) : matrix_of(job_, index, wide);
     }
 
-    Convolution<double> read(int64_t index, const Convolution<double>* kind) {
-        if (!single_) return matrix_of(job_, index, kind);
+    Convolution<double> read_pulse(int64_t index) {
+        const Convolution<double>* wide = nullptr;
+        if (!single_) return matrix_of(job_, index, wide);
         const Convolution<float>* given = nullptr;
         const Convolution<float> narrow = matrix_of(job_, index, given);
         if (index != index_) samples_.assign(narrow.pulse, narrow.pulse + narrow.length);
@@ -40,14 +46,6 @@ public:
         return {samples_.data(), narrow.length, narrow.origin, narrow.rows, narrow.columns, nullptr};
     }
 
-    Stacked<EitherTop> read(int64_t index, const Stacked<EitherTop>*) {
-        const EitherDense* dense = nullptr;
-        const Convolution<double>* pulse = nullptr;
-        const EitherTop top = job_.pulse_length ? EitherTop(read(index, pulse)) : read(index, dense);
-        return Stacked<EitherTop>(top, job_.constraints);
-    }
-
-private:
     const Job& job_;
     bool single_;
     std::vector<double> samples_;
@@ -55,14 +53,13 @@ private:
 };
 
 // Solves a system whose b and x are of the batch's numbers.
-template <class Team, class Matrix>
-void solve_one(const Team& team, const HostJob& host, int64_t system, Task<Matrix>& task) {
+template <class Team>
+void solve_one(const Team& team, const HostJob& host, int64_t system, Task<EitherMatrix>& task) {
     solve_system<EitherNumbers>(team, host.job, system, task);
 }
 
 // A system that was left without a certificate is solved in twice the precision, by one thread.
-template <class Matrix>
-void mend(const HostJob& host, int64_t system, const Matrix& matrix) {
+inline void mend(const HostJob& host, int64_t system, const EitherMatrix& matrix) {
     const Job& job = host.job;
     const int32_t status = job.status[system];
     if ((status != stalled && status != dependent) || !wide::is_feasible(job)) return;
@@ -74,17 +71,6 @@ void mend(const HostJob& host, int64_t system, const Matrix& matrix) {
                 a[static_cast<size_t>(i) * job.columns + j] = matrix.entry(i, j);
     }
     wide::solve(job, system, job.single, job.constraints.gram ? nullptr : a.data());
-}
-
-// Calls Way::solve<Matrix>(host) with the kind of matrix that a batch has.
-template <class Way>
-void solve_by(const HostJob& host) {
-    if (host.job.constraints.general)
-        Way::template solve<Stacked<EitherTop>>(host);
-    else if (host.job.pulse_length)
-        Way::template solve<Convolution<double>>(host);
-    else
-        Way::template solve<EitherDense>(host);
 }
 
 }  // namespace lsq
