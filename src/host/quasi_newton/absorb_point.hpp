@@ -52,11 +52,10 @@ struct NoNewPair {
     void ask(int) const {}
 };
 
-template <class T>
 class AbsorbPoint {
 public:
-    AbsorbPoint(const HostVectors<T>& v, const State& state, const Options& options, int pairs, Gather gather,
-                const T* gradient, bool accepted)
+    AbsorbPoint(const HostVectors& v, const State& state, const Options& options, int pairs, Gather gather,
+                HostVector gradient, bool accepted)
         : v(v),
           state(state),
           options(options),
@@ -90,12 +89,12 @@ public:
     }
 
 private:
-    const HostVectors<T>& v;
+    const HostVectors& v;
     const State& state;
     const Options& options;
     const int pairs;  // whose rows will be read
     const Gather gather;
-    const T* const gradient;
+    const HostVector gradient;
     const bool accepted;  // else the point may yet be refused, and x and g stay
 
     void weigh(int64_t at, int count, int padded, Workspace& w) const {
@@ -167,7 +166,7 @@ private:
         } else {
             stand_within<false>(pair, to, packs, w, totals);
         }
-        if (sizeof(T) < sizeof(double) || count < packs * lanes) {
+        if (v.single || count < packs * lanes) {
             if (accepted) narrow(v.x + at, w.x, count), narrow(v.g + at, w.g, count);
         }
     }
@@ -180,10 +179,8 @@ private:
         }
     };
     TakenPoint taken_point(int64_t at, int count, int packs) const {
-        if constexpr (sizeof(T) == sizeof(double)) {
-            if (accepted && count == packs * lanes) return {v.x + at, v.g + at};
-        }
-        return {nullptr, nullptr};
+        if (v.single || !accepted || count < packs * lanes) return {nullptr, nullptr};
+        return {v.x.as<double>() + at, v.g.as<double>() + at};
     }
 
     // At an accepted point: nobody is carried yet. Breakpoints are found only where one may be the first, and

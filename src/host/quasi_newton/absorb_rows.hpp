@@ -7,10 +7,9 @@
 
 SW_BEGIN
 
-template <class T>
 class AbsorbRows {
 public:
-    AbsorbRows(const HostVectors<T>& v, const State& state, const Options& options, SumLayout layout,
+    AbsorbRows(const HostVectors& v, const State& state, const Options& options, SumLayout layout,
                Gather gather)
         : v(v), state(state), options(options), layout(layout), gather(gather) {}
 
@@ -47,7 +46,7 @@ public:
     }
 
 private:
-    const HostVectors<T>& v;
+    const HostVectors& v;
     const State& state;
     const Options& options;
     const SumLayout layout;

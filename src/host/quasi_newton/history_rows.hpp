@@ -5,15 +5,12 @@
 #include "core/common/simd.hpp"
 #include "core/quasi_newton/compact.hpp"
 #include "core/quasi_newton/history.hpp"
-#include "core/quasi_newton/memory.hpp"
+#include "host/quasi_newton/host_vectors.hpp"
 
 namespace stepwell {
 
-typedef unsigned char Byte;
 template <class T>
 using HostMemory = BatchMemory<T, Byte>;  // the stride of its history is in bytes
-template <class T>
-using HostVectors = ProblemVectors<T, Byte>;
 
 constexpr int bytes_of(HistoryType type) {
     return type == HistoryType::float64 ? 8 : type == HistoryType::float32 ? 4 : 2;
@@ -154,8 +151,7 @@ inline Lanes lanes_of(double value) {
 }
 
 // Where the element `at` of the row of the pair of a given age lies.
-template <class T>
-inline const Byte* place_of(const Byte* history, const HostVectors<T>& v, const Options& o, int age, int head,
+inline const Byte* place_of(const Byte* history, const HostVectors& v, const Options& o, int age, int head,
                             int pairs, int64_t at) {
     return history + int64_t(slot_of(age, head, pairs, o.slots)) * v.stride + at * bytes_of(o.history);
 }

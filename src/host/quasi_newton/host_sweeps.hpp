@@ -8,14 +8,13 @@
 
 SW_BEGIN
 
-template <class T>
 class HostSweeps {
 public:
     static constexpr bool may_be_few = true;
 
-    HostSweeps(const HostVectors<T>& v, const T* gradient, const State& state, const Options& options,
+    HostSweeps(const HostVectors& v, HostVector gradient, const State& state, const Options& options,
                const Chunks& chunks, std::vector<Workspace>& workspaces, int first_workspace, double* kept,
-               T* copy, bool alone, bool folds)
+               HostVector copy, bool alone, bool folds)
         : v(v),
           gradient(gradient),
           state(state),
@@ -64,7 +63,7 @@ public:
 
     int slope_and_absorb(const SumLayout& layout, double* rows) {
         const RowShape shape = absorb_row(layout);
-        const Absorb<T> sweep(v, state, options, layout, Gather::pair, gradient, false, alone);
+        const Absorb sweep(v, state, options, layout, Gather::pair, gradient, false, alone);
         return each_row(rows, {slope_row.sums + shape.sums, shape.maxima, shape.minima},
                         [&](int64_t begin, int64_t end, Workspace& w, double* row) {
                             row[0] = slope_chunk(v, gradient, begin, end);
@@ -80,8 +79,8 @@ public:
     void stay() const {}
 
     int absorb(const SumLayout& layout, Gather gather, double* rows) {
-        const HostVectors<T> here = at_point();
-        const Absorb<T> sweep(here, state, options, layout, gather, gradient, true, alone);
+        const HostVectors here = at_point();
+        const Absorb sweep(here, state, options, layout, gather, gradient, true, alone);
         sets_known = gather == Gather::pair;
         tile_known = gather != Gather::again && chunks.count == 1 && v.n <= tile;
         return each_row(rows, gather == Gather::again ? regather_row(layout) : absorb_row(layout),
@@ -92,8 +91,8 @@ public:
 
     int list(const BreakList& list, double* rows) {
         tile_known = false;
-        const HostVectors<T> here = at_point();
-        const BreakSweep<T> sweep(here, state, options);
+        const HostVectors here = at_point();
+        const BreakSweep sweep(here, state, options);
         std::atomic<int> listed{0};
         return each_row(rows, list_row, [&](int64_t begin, int64_t end, Workspace& w, double* row) {
             sweep.list(begin, end, w, list, listed, row);
@@ -102,8 +101,8 @@ public:
 
     int count(double* rows) {
         tile_known = false;
-        const HostVectors<T> here = at_point();
-        const BreakSweep<T> sweep(here, state, options);
+        const HostVectors here = at_point();
+        const BreakSweep sweep(here, state, options);
         return each_row(rows, {walk_bins, 0, 0}, [&](int64_t begin, int64_t end, Workspace& w, double* row) {
             sweep.count(begin, end, w, row);
         });
@@ -111,16 +110,16 @@ public:
 
     int ties(double* rows) {
         tile_known = false;
-        const HostVectors<T> here = at_point();
-        const BreakSweep<T> sweep(here, state, options);
+        const HostVectors here = at_point();
+        const BreakSweep sweep(here, state, options);
         return each_row(rows, ties_row(state), [&](int64_t begin, int64_t end, Workspace& w, double* row) {
             sweep.ties(begin, end, w, row);
         });
     }
 
     int aim(double* rows) {
-        const Aim<T> sweep(v, state, options, scratch().coefficients, to_take ? gradient : nullptr,
-                           sets_known, workspace(0).few.has_step() && state.pairs > 0, tile_known, copy);
+        const Aim sweep(v, state, options, scratch().coefficients, to_take ? gradient : HostVector(),
+                        sets_known, workspace(0).few.has_step() && state.pairs > 0, tile_known, copy);
         to_take = false;
         const auto aim_chunk = [&](int64_t begin, int64_t end, Workspace& w, double* row) {
             sweep.chunk(begin, end, w, row, kept_of(begin, end));
@@ -131,25 +130,25 @@ public:
     void step(double length) {
         chunks.each([&](int, int64_t begin, int64_t end, int) {
             step_chunk(v, length, begin, end);
-            if (copy) std::copy(v.trial + begin, v.trial + end, copy + begin);
+            if (copy) copy_numbers(v.trial + begin, end - begin, copy + begin);
         });
     }
 
     void end(bool at_start) {
         if (at_start || to_take) take_all();
-        std::copy_n(v.x, v.n, v.trial);
+        copy_numbers(v.x, v.n, v.trial);
     }
 
 private:
-    const HostVectors<T> v;
-    const T* const gradient;
+    const HostVectors v;
+    const HostVector gradient;
     const State& state;
     const Options& options;
     const Chunks chunks;
     std::vector<Workspace>& workspaces;
     const int first_workspace;  // problems of a batch run one per thread, each with that thread's workspace
     double* const kept;         // products of tiles (tile_gram_cache.hpp), or null
-    T* const copy;              // of the trial point, or null
+    const HostVector copy;      // of the trial point, or null
     const bool alone;           // one chunk has all variables
     const bool folds;           // rows into one, on the way; else nobody has, and there is one a chunk
     bool to_take = false;       // the trial point is accepted, and x and g are still those before it
@@ -162,9 +161,9 @@ private:
     }
 
     // The vectors with the accepted point in place of x and g, to be read.
-    HostVectors<T> at_point() const {
-        HostVectors<T> here = v;
-        if (to_take) here.x = v.trial, here.g = const_cast<T*>(gradient);
+    HostVectors at_point() const {
+        HostVectors here = v;
+        if (to_take) here.x = v.trial, here.g = gradient;
         return here;
     }
 

@@ -22,13 +22,13 @@ void turn(const EngineView<T>& e, const double* f, const T* gradient, TurnPart p
     const Chunks chunks(e.n, many ? 1 : e.threads, {e.chunk_length, e.chunk_before});
     const auto run = [&](int64_t k, int workspace) {
         const int64_t p = problem(k), given = e.of_running_alone ? k : p;
-        HostVectors<T> vectors = vectors_of<T, Byte>(e, p, slots);
+        HostVectors vectors = vectors_of<T, Byte>(e, p, slots);
         const bool is_free = e.states[p].own_bounds == OwnBounds::none;
-        if (is_free) vectors.lower = vectors.upper = nullptr;
+        if (is_free) vectors.lower = vectors.upper = HostVector();
         const Options& options = is_free ? free : *e.options;
-        HostSweeps<T> sweeps(vectors, gradient + given * e.n, e.states[p], options, chunks, workspaces,
-                             workspace, e.kept && !is_free ? e.kept + p * e.kept_stride : nullptr, e.copy,
-                             e.whole, !e.exchange.call);
+        HostSweeps sweeps(vectors, gradient + given * e.n, e.states[p], options, chunks, workspaces,
+                          workspace, e.kept && !is_free ? e.kept + p * e.kept_stride : nullptr, e.copy,
+                          e.whole, !e.exchange.call);
         Phases phases(sweeps, e.states[p], options,
                       small_matrices(e.small + p * small_matrices_length(slots), slots), e.exchange);
         phases.turn(f[given], part);

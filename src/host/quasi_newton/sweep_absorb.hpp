@@ -9,11 +9,10 @@
 
 SW_BEGIN
 
-template <class T>
 class Absorb {
 public:
-    Absorb(const HostVectors<T>& v, const State& state, const Options& options, SumLayout layout,
-           Gather gather, const T* gradient, bool accepted, bool alone)
+    Absorb(const HostVectors& v, const State& state, const Options& options, SumLayout layout, Gather gather,
+           HostVector gradient, bool accepted, bool alone)
         : options(options),
           layout(layout),
           gather(gather),
@@ -40,8 +39,8 @@ private:
     const SumLayout layout;
     const Gather gather;
     const bool alone;  // the chunk, if it is short, is all there is
-    const AbsorbPoint<T> point;
-    const AbsorbRows<T> rows;
+    const AbsorbPoint point;
+    const AbsorbRows rows;
     RunningMinimum lowest_break;
 
     // work(at, count, packs) for every tile, of which the point is taken in.

@@ -9,7 +9,6 @@
 SW_BEGIN
 
 // Second read of the history: the direction and the trial point at step 1.
-template <class T>
 class Aim {
 public:
     // `accepted`: the gradient at the trial point, which is taken over on the way; null: it has been.
@@ -18,8 +17,8 @@ public:
     // `tile_known`: there is one tile, and this turn has absorbed the point, so that its vectors are in their
     // buffers and it is known who is free.
     // `copy`: where the trial point is left a second time; null: nowhere.
-    Aim(const HostVectors<T>& v, const State& state, const Options& options, const double* coefficients,
-        const T* accepted, bool sets_known, bool steps_known, bool tile_known, T* copy)
+    Aim(const HostVectors& v, const State& state, const Options& options, const double* coefficients,
+        HostVector accepted, bool sets_known, bool steps_known, bool tile_known, HostVector copy)
         : v(v),
           state(state),
           options(options),
@@ -57,7 +56,7 @@ public:
             if (rule.confine == Confine::measure) continue;
             put_back(v.trial + at, out.goal, w.breaks, count);
             put_back(v.d + at, out.step, w.moving_tile, count);
-            if (copy) std::copy_n(v.trial + at, count, copy + at);
+            if (copy) copy_numbers(v.trial + at, count, copy + at);
             slope.add(sum_products(w.g, out.step, packs));
             totals.direction_squared += sum_products(out.step, out.step, packs);
         }
@@ -67,13 +66,13 @@ public:
     }
 
 private:
-    const HostVectors<T>& v;
+    const HostVectors& v;
     const State& state;
     const Options& options;
     const double* coefficients;
-    const T* const accepted;
+    const HostVector accepted;
     const bool sets_known, steps_known, tile_known;
-    T* const copy;
+    const HostVector copy;
     const AimRule rule;
     RunningMinimum lowest_limit;
 
@@ -146,11 +145,12 @@ private:
         if (!v.lower) {
             w.each_pick([&](int k) { aim_freely(steps, places, k * lanes, out); });
         } else if (rule.confine == Confine::project && !rule.carries) {
+            const bool single = v.single;
             w.each_pick([&](int k) {
                 if (w.free[k] == 255) {
-                    project<true>(steps, places, k * lanes, out);
+                    project<true>(steps, places, k * lanes, out, single);
                 } else {
-                    project<false>(steps, places, k * lanes, out);
+                    project<false>(steps, places, k * lanes, out, single);
                 }
             });
             limit_steps(w, places, out, totals);
@@ -167,7 +167,7 @@ private:
         w.each_pick([&](int k) {
             const int i = k * lanes;
             if (!by_variable && !breaks_before(carried, places, i))
-                return project<false>(steps, places, i, out);
+                return project<false>(steps, places, i, out, v.single);
             aim_freely(steps, places, i, out);
             if (rule.confine == Confine::measure) return measure(i, places, out, totals);
             confine(i, places, out);
@@ -253,13 +253,13 @@ private:
             const int j = i + slice * slice_lanes;
             const Lanes step = steps.at(j);
             register_at(out.goal + j) = load_slice(places.x + j) + step;
-            register_at(out.step + j) = v.lower ? step : as_stored<T>(step);
+            register_at(out.step + j) = as_stored(step, v.single && !v.lower);
         }
     }
 
     // Step and goal within the bounds, where nobody is carried.
     template <bool all_free>
-    static void project(const Steps& steps, const TilePlaces& places, int i, const Aims& out) {
+    static void project(const Steps& steps, const TilePlaces& places, int i, const Aims& out, bool single) {
         SW_UNROLLED
         for (int slice = 0; slice < slices; ++slice) {
             const int j = i + slice * slice_lanes;
@@ -268,7 +268,7 @@ private:
             const auto aimed = aim_within<Lanes>(one.x, one.x + step, step, all_free ? Flags{} : one.held(),
                                                  one.lower, one.upper);
             register_at(out.goal + j) = aimed.goal;
-            register_at(out.step + j) = as_stored<T>(aimed.step);
+            register_at(out.step + j) = as_stored(aimed.step, single);
         }
     }
 
@@ -276,7 +276,7 @@ private:
     // are as they were found, not rounded: a goal strictly inside is one that the bound is farther than.
     void limit_steps(const Workspace& w, const TilePlaces& places, const Aims& out, AimTotals& totals) const {
         w.each_pick([&](int k) {
-            if (sizeof(T) == sizeof(double) && totals.step_limit <= 1) return;
+            if (!v.single && totals.step_limit <= 1) return;
             const Lanes limit = lanes_of(totals.step_limit);
             Flags near = {};
             SW_UNROLLED
@@ -295,7 +295,7 @@ private:
             const Aimed aimed = aim_variable(rule, at.x[i], at.g[i], at.path[i], out.goal[i], out.step[i],
                                              at.lower[i], at.upper[i]);
             out.goal[i] = aimed.goal;
-            out.step[i] = double(T(aimed.step));
+            out.step[i] = v.single ? double(float(aimed.step)) : aimed.step;
         }
     }
 

@@ -10,10 +10,9 @@
 
 SW_BEGIN
 
-template <class T>
 class BreakSweep {
 public:
-    BreakSweep(const HostVectors<T>& v, const State& state, const Options& options)
+    BreakSweep(const HostVectors& v, const State& state, const Options& options)
         : v(v), state(state), options(options) {}
 
     // Breakpoints in (above, high] with their rows, in any order; no more once there are too many. Leaves how
@@ -48,13 +47,11 @@ public:
     }
 
 private:
-    const HostVectors<T>& v;
+    const HostVectors& v;
     const State& state;
     const Options& options;
 
-    double descent_of(int64_t i) const {
-        return v.weights ? double(v.weights[i]) * double(v.g[i]) : double(v.g[i]);
-    }
+    double descent_of(int64_t i) const { return v.weights ? v.weights[i] * v.g[i] : v.g[i]; }
 
     // Calls work(variable, number of its time) for those in (above, high].
     template <class Work>

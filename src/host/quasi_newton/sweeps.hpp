@@ -11,26 +11,30 @@
 SW_BEGIN
 
 // g·d at the trial point; not finite if any element of g is not.
-template <class T>
-double slope_chunk(const HostVectors<T>& v, const T* gradient, int64_t begin, int64_t end) {
-    CarefulSum total;
-    for (int64_t at = begin; at < end; at += tile) {
-        const int64_t stop = min_of(at + tile, end);
-        const int packs = int(stop - at) / lanes;
-        double part = sum_products(gradient + at, v.d + at, packs);
-        for (int64_t i = at + packs * lanes; i < stop; ++i) part += double(gradient[i]) * double(v.d[i]);
-        total.add(part);
-    }
-    return total.value();
+inline double slope_chunk(const HostVectors& v, HostVector gradient, int64_t begin, int64_t end) {
+    return gradient.with([&](const auto* g) {
+        const decltype(g) d = v.d.as<std::remove_cvref_t<decltype(*g)>>();
+        CarefulSum total;
+        for (int64_t at = begin; at < end; at += tile) {
+            const int64_t stop = min_of(at + tile, end);
+            const int packs = int(stop - at) / lanes;
+            double part = sum_products(g + at, d + at, packs);
+            for (int64_t i = at + packs * lanes; i < stop; ++i) part += double(g[i]) * double(d[i]);
+            total.add(part);
+        }
+        return total.value();
+    });
 }
 
-// A later trial of one line search.
 template <class T>
-void step_chunk(const HostVectors<T>& v, double step, int64_t begin, int64_t end) {
+void step_chunk_of(const HostVectors& v, double step, int64_t begin, int64_t end) {
+    T* const trial = v.trial.as<T>();
+    const T *const x = v.x.as<T>(), *const d = v.d.as<T>();
+    const T *const lower = v.lower.as<T>(), *const upper = v.upper.as<T>();
     const auto move = [&](auto lower_step, auto upper_step) {
         for (int64_t i = begin; i < end; ++i) {
-            v.trial[i] = move_within(v.x[i], step * double(v.d[i]), v.lower[i * lower_step.value],
-                                     v.upper[i * upper_step.value]);
+            trial[i] = move_within(x[i], step * double(d[i]), lower[i * lower_step.value],
+                                   upper[i * upper_step.value]);
         }
     };
     using Number = std::integral_constant<int, 0>;
@@ -42,8 +46,13 @@ void step_chunk(const HostVectors<T>& v, double step, int64_t begin, int64_t end
             v.upper_step ? move(Number{}, Array{}) : move(Number{}, Number{});
         }
     } else {
-        for (int64_t i = begin; i < end; ++i) v.trial[i] = T(double(v.x[i]) + step * double(v.d[i]));
+        for (int64_t i = begin; i < end; ++i) trial[i] = T(double(x[i]) + step * double(d[i]));
     }
+}
+
+// A later trial of one line search.
+inline void step_chunk(const HostVectors& v, double step, int64_t begin, int64_t end) {
+    v.single ? step_chunk_of<float>(v, step, begin, end) : step_chunk_of<double>(v, step, begin, end);
 }
 
 SW_END

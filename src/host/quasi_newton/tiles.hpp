@@ -43,44 +43,44 @@ inline const double* view(double* buffer, const float* in, int count, int padded
     return buffer;
 }
 
+inline void widen(double* out, HostVector in, int count, int padded) {
+    in.with([&](const auto* numbers) { widen(out, numbers, count, padded); });
+}
+
+inline const double* view(double* buffer, HostVector in, int count, int padded, bool known = false) {
+    return in.with([&](const auto* numbers) { return view(buffer, numbers, count, padded, known); });
+}
+
 // The same of bounds, which may be one number for all variables.
-template <class T>
-inline const double* view_bounds(double* buffer, const T* bounds, int step, int64_t at, int count,
+inline const double* view_bounds(double* buffer, HostVector bounds, int step, int64_t at, int count,
                                  int padded) {
     if (step) return view(buffer, bounds + at, count, padded);
-    std::fill_n(buffer, count, double(*bounds));
+    std::fill_n(buffer, count, bounds[0]);
     std::fill_n(buffer + count, padded - count, 0.0);
     return buffer;
 }
 
-template <class T>
-inline void set_bounds(Workspace& w, const HostVectors<T>& v, int64_t at, int count, int padded) {
+inline void set_bounds(Workspace& w, const HostVectors& v, int64_t at, int count, int padded) {
     w.lower = view_bounds(w.lower_tile, v.lower, v.lower_step, at, count, padded);
     w.upper = view_bounds(w.upper_tile, v.upper, v.upper_step, at, count, padded);
 }
 
-template <class T>
-inline void narrow(T* out, const double* in, int count) {
-    if constexpr (sizeof(T) == sizeof(double)) {
-        std::memcpy(out, in, sizeof(double) * size_t(count));
+inline void narrow(HostVector out, const double* in, int count) {
+    if (!out.single) {
+        std::memcpy(out.first, in, sizeof(double) * size_t(count));
     } else {
-        for (int i = 0; i < count; ++i) out[i] = T(in[i]);
+        float* numbers = out.as<float>();
+        for (int i = 0; i < count; ++i) numbers[i] = float(in[i]);
     }
 }
 
 // Where a tile in double can be written: the vector itself where it is of doubles and whole packs, else the
 // buffer, from which put_back() brings it to the vector.
-inline double* room(double* buffer, double* out, int count, int padded) {
-    if (count < padded) return buffer;
-    return out;
+inline double* room(double* buffer, HostVector out, int count, int padded) {
+    return out.single || count < padded ? buffer : out.as<double>();
 }
 
-inline double* room(double* buffer, float*, int, int) {
-    return buffer;
-}
-
-template <class T>
-inline void put_back(T* out, const double* room, const double* buffer, int count) {
+inline void put_back(HostVector out, const double* room, const double* buffer, int count) {
     if (room == buffer) narrow(out, buffer, count);
 }
 
@@ -102,21 +102,16 @@ inline Lanes store_rounded(H* out, Lanes values) {
 }
 
 // The trial point and its gradient become the point.
-template <class T>
-inline void accept_point(const HostVectors<T>& v, const T* gradient, int64_t begin, int64_t end) {
-    std::copy(v.trial + begin, v.trial + end, v.x + begin);
-    std::copy(gradient + begin, gradient + end, v.g + begin);
+inline void accept_point(const HostVectors& v, HostVector gradient, int64_t begin, int64_t end) {
+    copy_numbers(v.trial + begin, end - begin, v.x + begin);
+    copy_numbers(gradient + begin, end - begin, v.g + begin);
 }
 
-// Numbers as a vector of type T will hold them.
-template <class T>
-inline Lanes as_stored(Lanes values) {
-    if constexpr (sizeof(T) == sizeof(double)) {
-        return values;
-    } else {
-        for (int i = 0; i < slice_lanes; ++i) values[i] = double(T(values[i]));
-        return values;
-    }
+// Numbers as a vector will hold them, of floats or not.
+inline Lanes as_stored(Lanes values, bool single) {
+    if (single)
+        for (int i = 0; i < slice_lanes; ++i) values[i] = double(float(values[i]));
+    return values;
 }
 
 // What a comparison of registers finds: all bits of a lane, or none.
