@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 import stepwell
+from stepwell.apps.voronoi import shell
 from stepwell.cli.group import COMMANDS, main
 from stepwell.lab.tour import CHAPTERS
 
@@ -82,6 +83,14 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("stepwell.lab.tour.command.CHAPTERS", CHAPTERS[2:3])  # one that takes a moment
     return tmp_path
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_nautilus():
+    """The picture of `stipple --demo` takes most of a second: it is drawn once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shell, "nautilus", functools.cache(shell.nautilus))
+        yield
 
 
 def invoke(*arguments):

@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from native_programs import MEMORY, POOL, ROOT, THREADS, build, build_once, output_of
+from native_programs import MEMORY, POOL, ROOT, THREADS, build_once, output_of
 from qn_oracles import EPS, dense_bfgs
 
 HARNESS = [ROOT / "tests/native/engine_check.cpp", ROOT / "src/host/quasi_newton/kernels.cpp", POOL]
@@ -158,11 +158,11 @@ def test_ranks_that_exchange_sums_take_the_steps_of_one(raced, checked):
     assert ahead[0]["messages"] < 3 * ahead[0]["alone"][0] + 10
 
 
-def test_late_workers_touch_no_later_job(tmp_path):
-    program = build(tmp_path, [ROOT / "tests/native/pool_check.cpp", POOL], ["-O2"])
+def test_late_workers_touch_no_later_job(tmp_path_factory):
+    program = build_once(tmp_path_factory, [ROOT / "tests/native/pool_check.cpp", POOL], ["-O2"])
     assert run(program) == [0]
 
 
-def test_a_piece_that_throws_ends_its_job_after_all_others(tmp_path):
-    program = build(tmp_path, [ROOT / "tests/native/pool_throws.cpp", POOL], ["-g", "-O1", *THREADS])
+def test_a_piece_that_throws_ends_its_job_after_all_others(tmp_path_factory):
+    program = build_once(tmp_path_factory, [ROOT / "tests/native/pool_throws.cpp", POOL], ["-g", "-O1", *THREADS])
     assert run(program) == [0]
