@@ -170,7 +170,12 @@ private:
                          high = job.constraints.sum_high[system * job.constraints.sum_stride];
             measured.sum_error = max_of(0.0, max_of(low - sum, sum - high));
             measured.sum_size = team.sum(sum_size) + absolute(is_finite(high) ? high : low);
-            measured.given = measured.task = measured.size;
+            // (What a sum fixes is what comes of it.)
+            const double penalty = square_root(factor.penalty) * norm_of_penalty(x) * b_scale;
+            measured.hides_duals =
+                !task.extent.gram_only && hides_duals(b_norm + residual_norm + penalty, measured.size);
+            measured.given = task.extent.gram_only ? measured.size : measured.task + penalty;
+            measured.task = measured.size;
             double shift;
             measured.breach = least_breach(
                 team, n,

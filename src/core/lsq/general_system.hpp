@@ -208,19 +208,21 @@ private:
     // Whether any x within the bounds that were given has a sum that is allowed, but for the rounding of the
     // caller's numbers; then the sum that is nearest to it is the one to be met.
     SW_HD bool sum_is_within_bounds(const uint8_t* mask) {
-        double lowest = 0, highest = 0, size = 0;
+        double lowest = 0, highest = 0, size_low = 0, size_high = 0;
         team.each(task.matrix.top.columns, [&](int j) {
             if (mask && !mask[j]) return;
             const double c = task.matrix.coefficient(j), low = c * given_lower[j], high = c * given_upper[j];
             lowest += low;
             highest += high;
-            size += max_of(is_finite(low) ? absolute(low) : 0.0, is_finite(high) ? absolute(high) : 0.0);
+            size_low += absolute(low);
+            size_high += absolute(high);
         });
         lowest = team.sum(lowest);
         highest = team.sum(highest);
-        const double room =
-            rounding_of_sum(this->numbers.rounds) / 8 * (team.sum(size) + absolute(wanted_sum()));
-        if (!(lowest <= sum_high + room && highest >= sum_low - room)) return false;
+        // (Each is rounded as its own terms are: far bounds of one side say nothing of the other.)
+        const double share = rounding_of_sum(this->numbers.rounds) / 8;
+        if (!(lowest <= sum_high + share * (team.sum(size_low) + absolute(sum_high)))) return false;
+        if (!(highest >= sum_low - share * (team.sum(size_high) + absolute(sum_low)))) return false;
         if (lowest > sum_high) sum_low = sum_high = lowest;
         if (highest < sum_low) sum_low = sum_high = highest;
         return true;

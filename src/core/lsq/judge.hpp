@@ -22,7 +22,8 @@ struct Measured {
     double breach;  // the largest of a dual over its column's norm
     double b_norm;
     double size;  // |b| + sum |a_j| |x_j|, to which the residual is rounded
-    // What x has to fit: |b|, and sum |a_j| |x_j| of what bounds and sums fix; and that with the residual.
+    // What x has to fit: |b|, and sum |a_j| |x_j| of what bounds fix; with the residual, where a sum fixes
+    // more; and what breaches may be of.
     double given, task;
     double sum_error = 0;  // how far the sum is outside its bounds
     double sum_size = 0;   // sum c_j |x_j|, and the bounds' own
@@ -31,7 +32,17 @@ struct Measured {
     // How much the residual is above |b| + sum |a_j| |y_j| of the y within the bounds that is nearest to
     // zero, which is no less than the residual of y.
     double excess = 0;
+    // Whether Kx - b came of terms so much larger that its rounding hides what a dual says.
+    bool hides_duals = false;
 };
+
+// Beside a bound sum x may be far from zero though nothing is to be fitted: b and Kx - b, `explained`, are
+// then what is left of terms as large as `size`. (Where they are no more than rounding there is nothing to
+// lower.)
+constexpr double cancelled = 1e-6;
+SW_HD bool hides_duals(double explained, double size) {
+    return explained < cancelled * size && explained > 64 * double_epsilon * size;
+}
 
 SW_HD double nearest_to_zero(double lower, double upper) {
     return lower > 0 ? lower : upper < 0 ? upper : 0.0;
@@ -132,10 +143,12 @@ SW_HD bool is_certified(const Job& job, const Measured& x, bool single) {
                  credible = max_of(options.tolerance, single ? credible_in_single : credible_violation),
                  violation = violation_of(job, x);
     const double slack = (rounding + (single ? 4 * single_epsilon : 0.0)) * x.size;
-    if (!(x.size < double_infinity)) return false;  // (numbers beyond the largest certify nothing)
+    // (Numbers beyond the largest certify nothing.)
+    if (!(x.size < double_infinity) || (x.hides_duals && !single)) return false;
+    // (What an orthogonal factor leaves beside the row of a sum, whatever x has to fit.)
+    const double lowered = max_of(min_of(10 * credible, credible_decrement) * x.given, summed ? slack : 0.0);
     return (x.breach <= slack || violation <= options.tolerance) && violation <= credible &&
-           x.breach <= credible * x.task &&
-           (single || x.decrement <= min_of(10 * credible, credible_decrement) * x.given) &&
+           x.breach <= credible * x.task && (single || x.decrement <= lowered) &&
            x.excess <= credible_in_single * x.b_norm && x.sum_error <= rounding_of_sum(single) * x.sum_size;
 }
 

@@ -98,9 +98,10 @@ struct Search : GeneralSet<Team, Matrix, Numbers> {
     }
 
 private:
-    bool beyond = false;  // a far bound that does not count would have to
-    double level = 0;     // what phi has to be
-    bool is_cut = false;  // the search for it met the limit on solutions
+    bool beyond = false;           // a far bound that does not count would have to
+    double level = 0;              // what phi has to be
+    bool is_cut = false;           // the search for it met the limit on solutions
+    bool has_false_level = false;  // the fit without lambda, of which it is a multiple, may not be the least
 
     // What a solution happens to have exactly at a bound is out of the factor at the end.
     SW_HD void leave_at_bounds() {
@@ -120,7 +121,7 @@ private:
         const Constraints& constraints = job.constraints;
         at_end = 0;
         level = 0;
-        is_cut = false;
+        is_cut = has_false_level = false;
         // At lambda = 0 the problem is at its worst: it is solved as it would be by itself. Rules by a grid
         // begin at its upper end.
         const double unit = constraints.rule != rule_given ? trace_ratio() : 1.0;
@@ -128,6 +129,7 @@ private:
         if (by_grid) this->begin_general(job, system, b, unit * exponential(grid_high));
         tally.status = this->iterate_called(this->start_general(job, system, b, warm, factor.penalty));
         if (tally.status == limit) return;
+        has_false_level = tally.status != converged;
         beyond = this->keep_met_bounds();
         if (constraints.rule == rule_given || beyond) return;
         if (unit == 0) {
@@ -145,7 +147,8 @@ private:
             tally.status = this->iterate_called(Pending::nothing);
             if (tally.status == converged && misses_level()) tally.status = stalled;
         }
-        if (tally.status == converged && constraints.rule == rule_chi2 && sum_hides_columns())
+        if (tally.status == converged && constraints.rule == rule_chi2 &&
+            (has_false_level || sum_hides_columns()))
             tally.status = stalled;
         if (is_cut) tally.status = limit;
         if (tally.status != limit) beyond = this->keep_met_bounds();
@@ -256,6 +259,8 @@ private:
             at_end = -1;
             return;
         }
+        const double off = constraints.rule == rule_chi2 ? this->decrement() : 0.0;
+        has_false_level = has_false_level || off * off > LevelSearch::tolerance * wanted;
         // A first guess from this set alone, which is too small where its columns are nearly dependent.
         const Matrix& matrix = task.matrix;
         const double q = curvature_of_path(matrix.below + matrix.summed, matrix.penalty_rows);

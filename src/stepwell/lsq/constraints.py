@@ -373,6 +373,11 @@ def pencil_spectrum(
     return reader.table(spectra), reader.table(alphas)
 
 
+def _shortened(M: np.ndarray) -> np.ndarray:
+    """Return M, where it is long the triangle R with RᵀR = MᵀM."""
+    return np.asarray(np.linalg.qr(M, mode="r")) if M.shape[-2] > M.shape[-1] else M
+
+
 def _pencils(A: np.ndarray, L: np.ndarray, marks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the eigenvalues and α of matrices with the columns that take part; eigenvalues of the others are 0."""
     # A matrix with NaN has no solution, so that its eigenvalues are never asked for.
@@ -381,13 +386,16 @@ def _pencils(A: np.ndarray, L: np.ndarray, marks: np.ndarray) -> tuple[np.ndarra
     sizes = (np.abs(each).max(axis=(-2, -1), initial=1e-300) for each in (A, L))
     of_A, of_L = (np.exp2(-np.round(np.log2(size))) for size in sizes)
     A, L = A * of_A[:, None, None] * marks[:, None], L * of_L * marks[:, None]
-    gram, K = np.swapaxes(A, 1, 2) @ A, np.swapaxes(L, 1, 2) @ L
-    trace, of_K = (np.trace(each, axis1=1, axis2=2) for each in (gram, K))
+    trace, of_K = ((each**2).sum(axis=(1, 2)) for each in (A, L))
     alpha = np.where(trace > 0, trace, 1.0) / np.where(of_K > 0, of_K, 1.0)
-    values, vectors = np.linalg.eigh(gram + alpha[:, None, None] * K)
-    kept = values > A.shape[-1] * np.finfo(float).eps * values[:, -1:]
-    root = np.where(kept, 1 / np.sqrt(np.where(kept, values, 1.0)), 0.0)
-    basis = vectors * root[:, None, :]
-    inner = np.linalg.eigvalsh(np.swapaxes(basis, 1, 2) @ gram @ basis)
+    # With A and √α L, one below the other, = USVᵀ, they are the squared singular values of the rows of U that A has.
+    # (Products of columns would not have the digits of nearly dependent ones.)
+    A, L = _shortened(A), np.sqrt(alpha)[:, None, None] * _shortened(L)
+    stacked = np.concatenate([np.broadcast_to(A, (len(alpha), *A.shape[1:])), L], axis=1)
+    U, values, _ = np.linalg.svd(stacked, full_matrices=False)
+    kept = values > max(stacked.shape[1:]) * np.finfo(float).eps * values[:, :1]
+    inner = np.zeros((len(alpha), A.shape[-1]))
+    found = np.linalg.svd(np.where(kept[:, None, :], U[:, : A.shape[-2]], 0.0), compute_uv=False)
+    inner[:, : found.shape[-1]] = found**2
     with np.errstate(over="ignore", under="ignore"):
         return np.clip(inner, 0.0, 1.0), alpha * (of_L / of_A) ** 2

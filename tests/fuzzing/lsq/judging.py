@@ -76,6 +76,7 @@ def look(answer: Answer) -> None:
     part.find_each("outside", outside.any(axis=1), lambda k: "x is outside its bounds")
     optimal(part)
     no_worse(part)
+    no_worse_than_another(part)
     lowest(part)
     constraints(part)
     certificate(part)
@@ -155,6 +156,27 @@ def no_worse(part: Solved) -> None:
         "worse",
         worse,
         lambda k: f"the objective is {float(own[k]):.3e}, that of the point nearest to zero {float(best[k]):.3e}",
+    )
+
+
+def no_worse_than_another(part: Solved) -> None:
+    """With a sum, nor is one worse than that of the other method, which has the sum as well."""
+    problem, case, room = part.problem, part.answer.case, part.answer.room
+    if not problem.exact_row or problem.G is not None or problem.single or part.answer.rule is not None:
+        return
+    method = "gram" if case.options.get("method") == "qr" else "qr"
+    other = Answer(
+        case, read(case), case.call(method=method, maxiter=None, tol=None, uncertainty=None, warm_start=None)
+    )
+    x = exact(np.where(np.isfinite(other.x), other.x, 0))[part.which]
+    known = part.finished & (other.status[part.which] == NNLSStatus.CONVERGED)
+    own, best = (np.sqrt(problem.objective(at, part.lam)) for at in (part.x, x))
+    size = np.minimum(part.found.size, part.b_norm + (problem.norms(part.lam) * np.abs(x)).sum(axis=1))
+    gap = own - best
+    part.find_each(
+        "worse",
+        known & (gap > (1e-6 + room) * (part.b_norm + own)) & (gap > 10 * room * size),
+        lambda k: f"the root of the objective is {float(own[k]):.3e}, that of method {method!r} {float(best[k]):.3e}",
     )
 
 
@@ -258,8 +280,8 @@ def variances(part: Solved) -> None:
         L = (np.eye(answer.n, dtype=np.longdouble) if problem.L is None else problem.L)[:, free] / part.found.norms[k][
             free
         ]
-        G = (K.T @ K).astype(float)
-        B = G + (part.lam[k] ** 2 * (L.T @ L)).astype(float)
+        G = K.T @ K
+        B = G + part.lam[k] ** 2 * (L.T @ L)
         between = (part.x[k] > problem.lower[k if len(problem.lower) > 1 else 0]) & (
             part.x[k] < problem.upper[k if len(problem.upper) > 1 else 0]
         )
@@ -269,9 +291,11 @@ def variances(part: Solved) -> None:
         rounded &= (problem.lower < problem.upper)[k if len(problem.lower) > 1 else 0] & (norms > 0)
         if (between & (norms > 0) != free).any() or rounded.any():
             continue
-        if not (own > 1e-12 * float(part.found.size[k])) or (free.any() and np.linalg.cond(B) > 1e5):
+        if not (own > 1e-12 * float(part.found.size[k])) or (free.any() and np.linalg.cond(B.astype(float)) > 1e5):
             continue
-        inverse = np.linalg.inv(B)
+        inverse = exact(np.linalg.inv(B.astype(float)))
+        for _ in range(2):  # (Entries of columns far from each other in size tell the rounding of a double.)
+            inverse = inverse @ (2 * np.eye(len(B)) - B @ inverse)
         true = np.zeros(answer.n)  # (of a sigma whose square may be below the smallest number)
         true[free] = exact(own) ** 2 * np.diag(inverse @ G @ inverse) / part.found.norms[k][free] ** 2
         small = np.abs(part.x[k][free]).min(initial=1)

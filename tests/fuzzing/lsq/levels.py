@@ -114,7 +114,10 @@ def on_grid(part: Solved) -> None:
 
 
 def cross_validated(part: Solved) -> None:
-    """No lambda of a few has a clearly lower |Ax - b|^2 / (m - tr A(A'A + lam^2 L'L)^-1 A')^2."""
+    """No lambda of the grid has a clearly lower |Ax - b|^2 / (m - tr A(A'A + lam^2 L'L)^-1 A')^2.
+
+    (Between two of its points, where the set of columns changes, there may be another minimum.)
+    """
     problem, unit = part.problem, trace_ratio(part)
     systems, n = problem.shape
     if n > 40 or problem.A is None:
@@ -137,7 +140,7 @@ def cross_validated(part: Solved) -> None:
     fit = (problem.fit(part.x) ** 2).sum(axis=1)
     found = value(fit, part.lam)
     best, where = np.full(systems, np.inf), np.zeros(systems)
-    for power in np.linspace(-7.5, 1.5, 7):
+    for power in np.linspace(-8, 2, 16)[::2]:
         lam = unit * np.exp(power)
         other, sure, size = fit_with(part, lam)
         sure &= (other > 1e-10 * size**2) & (fit > 1e-10 * part.found.size**2)

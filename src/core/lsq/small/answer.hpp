@@ -82,15 +82,21 @@ struct Answer : Sums<Kind, Lanes> {
 
     // False where x is beyond the largest number of its kind or a far bound, or where it is not certified.
     SW_HD bool answer() {
-        if (!write_vectors()) return false;
+        if (is_beyond_far_bounds() || !write_vectors()) return false;
         if (size > 0 && size < smallest_square_root) return false;  // the squares of residuals are no numbers
         Measured measured{max_of(0.0, max_of(top, slope)), b_norm, size, b_norm,
                           b_norm + square_root(max_of(0.0, squared_fit))};
         // (Of normal equations the residual is not known.)
-        if constexpr (Kind::summed || Kind::source == normal_equations)
+        if constexpr (Kind::source == normal_equations)
             measured.given = size;
         else if constexpr (Kind::bounded)
             measured.given = max_of(b_norm, this->size_of_references());
+        if constexpr (Kind::summed && Kind::source != normal_equations) {
+            const double left = square_root(max_of(0.0, max_of(squared_fit, this->squared_residual)));
+            measured.hides_duals = hides_duals(b_norm + left, size);
+            measured.given += left;
+            measured.task = size;
+        }
         measured.task = max_of(measured.task, measured.given);
         if constexpr (Kind::summed) {
             if (zeros_object()) return false;
@@ -105,7 +111,7 @@ struct Answer : Sums<Kind, Lanes> {
             if (lanes.any(any)) return false;
         }
         if (Kind::source != normal_equations && this->has_weak_pivot())
-            measured.decrement = doubtful_pivots * this->decrement();
+            measured.decrement = doubtful_decrement();
         if (!is_certified(job, measured, numbers.rounds)) return false;
         if (lanes.lane() == 0) {
             job.residual[system] = square_root(squared_fit);
@@ -116,7 +122,39 @@ struct Answer : Sums<Kind, Lanes> {
         return true;
     }
 
+protected:
+    // Whether x is beyond a bound that did not count, as it was far.
+    SW_HD bool is_beyond_far_bounds() const {
+        if (!Kind::boxed || !(this->far_below | this->far_above)) return false;
+        bool beyond = false;
+        this->each_column([&](int j, int) {
+            const double at = returned_x(j);
+            const bool within = at >= this->given_bound(j, false) && at <= this->given_bound(j, true);
+            beyond = beyond || (j < job.columns && !this->is_masked(j) && !within);
+        });
+        return lanes.any(beyond);
+    }
+
+    // How far the objective may be from the lowest on the columns in the factor, as a root, where products
+    // have lost digits of a pivot: what the factor says of it, and what the rounding of a dual from A may
+    // hide. (The penalty's part of a dual comes from products.)
+    SW_HD double doubtful_decrement() {
+        const double part = Kind::penalized ? size : square_root(max_of(0.0, squared_fit));
+        return max_of(doubtful_pivots * this->decrement(),
+                      double_epsilon * part / square_root(this->smallest_part()));
+    }
+
 private:
+    // x_j in the caller's units; of a column out of the factor the bound itself.
+    SW_HD double returned_x(int j) const {
+        const double value = x[j] * this->scale(j);
+        if constexpr (!Kind::bounded) return value;
+        const double low = this->bound(j, false), high = this->bound(j, true);
+        if (in_factor & bit_of(j)) return clamp_to(value, low, high);
+        if (this->is_masked(j) || (!is_finite(low) && !is_finite(high))) return 0.0;
+        return this->at_upper & bit_of(j) ? high : low;
+    }
+
     // False where not all of x is finite.
     SW_HD bool write_vectors() {
         const Constraints& constraints = job.constraints;
@@ -138,21 +176,11 @@ private:
         this->each_column([&](int j, int) {
             if (j >= given) return;
             const bool is_in_factor = in_factor & bit_of(j), is_masked = masked & bit_of(j);
-            double value = x[j] * this->scale(j);
+            const double value = returned_x(j);
             int state = is_in_factor ? 0 : -1;
             if constexpr (Kind::bounded) {
                 const double low = this->bound(j, false), high = this->bound(j, true);
                 const bool up = this->at_upper & bit_of(j), is_free = !is_finite(low) && !is_finite(high);
-                if (Kind::boxed && (this->far_below | this->far_above)) {
-                    const double at = is_in_factor ? value : is_free ? 0.0 : up ? high : low;
-                    if (!is_masked &&
-                        !(at >= this->given_bound(j, false) && at <= this->given_bound(j, true)))
-                        odd = 1;
-                }
-                if (is_in_factor)
-                    value = clamp_to(value, low, high);
-                else
-                    value = is_masked || is_free ? 0.0 : up ? high : low;
                 if (!is_in_factor) state = is_masked || low == high ? 2 : is_free ? 0 : up ? 1 : -1;
             } else if (is_masked) {
                 state = 2;

@@ -115,11 +115,17 @@ struct Factor : Dual<Kind, Lanes> {
         const double least =
             weak_pivot<Kind>(!this->out_of_factor(), this->job.options.damping > 0, refinements);
         if (least == 0) return false;
-        if constexpr (keeps_inverses) return lanes.kept->outside[in_factor] < least;
-        bool weak = false;
+        return smallest_part() < least;
+    }
+
+    // The smallest part of a column's square that is outside those before it in the factor.
+    SW_HD double smallest_part() const {
+        if (count == 0) return 1.0;
+        if constexpr (keeps_inverses) return lanes.kept->outside[in_factor];
+        double over = 1;
         this->each_in_factor(
-            [&](int j, int t) { weak = weak || inverse_pivot[t] * this->product(j, j) > 1 / least; });
-        return lanes.any(weak);
+            [&](int j, int t) { over = max_of(over, inverse_pivot[t] * this->product(j, j)); });
+        return 1 / lanes.most(over);
     }
 
     // The rows of L without those of some places, the first of them at `first`. (A device's threads find them

@@ -62,6 +62,8 @@ protected:
                 at_end = -1;
                 return false;
             }
+            unfit = has_false_level();
+            if (unfit) return false;
             const double unit = trace_ratio(), q = curvature_of_path();
             if (!(unit > 1e-250 && unit < 1e250)) {  // squares beyond the range of numbers
                 unfit = true;
@@ -96,6 +98,14 @@ protected:
         if (unfit) return true;
         if (evaluations == 0 || at_end != 0) return false;
         return absolute(squared_fit - level) > 10 * LevelSearch::tolerance * (level - unpenalized);
+    }
+
+    // Whether the fit without lambda, which makes a level, may not be the least.
+    SW_HD bool has_false_level() {
+        if (this->is_beyond_far_bounds()) return true;
+        if (job.constraints.rule != rule_chi2 || !this->has_weak_pivot()) return false;
+        const double off = this->doubtful_decrement();
+        return off * off > LevelSearch::tolerance * (level - unpenalized);
     }
 
     // (Where lambda is only tried those without it will do.)
