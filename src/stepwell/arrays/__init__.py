@@ -52,8 +52,10 @@ from stepwell.arrays.conversion import (
     on_device_of,
     own_copy,
     readonly_view,
+    rows_on_host,
     scalar_of,
     to_host,
+    to_host_together,
     view_is_copy,
     without_graph,
 )
@@ -72,6 +74,7 @@ from stepwell.arrays.device import (
     wait_for_values,
 )
 from stepwell.arrays.foreign import view_foreign
+from stepwell.arrays.jax_iteration import block_step, column_step, next_direction, with_directions, without_kept
 from stepwell.arrays.kinds import (
     Array,
     as_contiguous,
@@ -102,7 +105,7 @@ from stepwell.arrays.kinds import (
     strides_of,
 )
 from stepwell.arrays.lazy import is_container, is_labelled, is_lazy, without_labels
-from stepwell.arrays.products import matrix_product, plus_product, transposed_product
+from stepwell.arrays.products import matrix_product, plus_product, transposed_product, transposed_products
 
 __all__ = [
     "Array",
@@ -115,12 +118,14 @@ __all__ = [
     "as_user_array",
     "as_user_rows",
     "available_bytes",
+    "block_step",
     "bytes_as_bool",
     "bytes_on_device",
     "capture",
     "column_dots",
     "column_largest",
     "column_norms",
+    "column_step",
     "compiled",
     "compiles_each_shape",
     "copy_to_device_of",
@@ -158,6 +163,7 @@ __all__ = [
     "kind_of",
     "matrix_product",
     "namespace_of",
+    "next_direction",
     "numpy_dtype",
     "of_numpy",
     "on_device_of",
@@ -169,6 +175,7 @@ __all__ = [
     "recording_library",
     "refusing_writes",
     "rows_contiguous",
+    "rows_on_host",
     "same_library",
     "same_order",
     "scalar_of",
@@ -181,7 +188,9 @@ __all__ = [
     "take_columns",
     "take_rows",
     "to_host",
+    "to_host_together",
     "transposed_product",
+    "transposed_products",
     "value_and_gradient",
     "view_foreign",
     "view_is_copy",
@@ -189,9 +198,11 @@ __all__ = [
     "wait_for_values",
     "with_column",
     "with_columns",
+    "with_directions",
     "with_row",
     "with_rows",
     "without_graph",
+    "without_kept",
     "without_labels",
     "zeros_like_rows",
 ]

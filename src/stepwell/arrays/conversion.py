@@ -175,6 +175,23 @@ def to_host(array: Array) -> np.ndarray:
     return np.asarray(host_copy(array), dtype=np.float64)
 
 
+def to_host_together(*arrays: Array) -> list[np.ndarray]:
+    """Copy arrays of one library to the host, as float64; JAX's are waited for once, not one after the other."""
+    if kind_of(arrays[0]) == "jax":
+        import jax
+
+        return [np.asarray(one, dtype=np.float64) for one in jax.device_get(arrays)]
+    return [to_host(one) for one in arrays]
+
+
+def rows_on_host(rows: list[Array]) -> np.ndarray:
+    """Copy arrays of one length and library to the host, one below the other, as float64."""
+    if kind_of(rows[0]) == "jax":
+        return np.stack(to_host_together(*rows))
+    xp = namespace_of(rows[0])
+    return to_host(xp.stack([xp.astype(row, rows[-1].dtype) for row in rows]))
+
+
 def own_copy(array: Array) -> Array:
     """Return a copy that may be written to, with the graph that PyTorch has recorded of the array."""
     return array.clone() if kind_of(array) == "torch" else namespace_of(array).asarray(array, copy=True)

@@ -22,6 +22,6 @@ def jax_program(function: Any) -> Callable[..., Array]:
     alone, within = jax.jit(function, compiler_options=_NO_TRIALS), jax.jit(function)
 
     def call(*arguments: Any) -> Array:
-        return (within if any(is_traced(one) for one in arguments) else alone)(*arguments)
+        return (within if any(is_traced(one) for one in jax.tree.leaves(arguments)) else alone)(*arguments)
 
     return call

@@ -35,7 +35,7 @@ def matrix_product(left: Array, right: Array) -> Array:
         import jax
 
         if is_array(left):
-            return _jax_products()[2](left, right)
+            return _jax_products()["product"](left, right)
         with jax.default_matmul_precision("highest"):
             return left @ right
     return _in_double(left, right) if is_array(left) and rounds_products(right) else left @ right
@@ -50,7 +50,7 @@ def transposed_product(left: Array, right: Array) -> Array:
     array([3., 6.])
     """
     if kind_of(right) == "jax":
-        return _jax_products()[0](left, right)
+        return _jax_products()["transposed"](left, right)
     return matrix_product(left.T, right)
 
 
@@ -58,11 +58,19 @@ def plus_product(block: Array, left: Array, right: Array, sign: int = 1) -> Arra
     """Return ``block + sign * left @ right`` as a new array in full precision, in one pass where the library can."""
     kind = kind_of(block)
     if kind == "jax":
-        return _jax_products()[1](block, left, right, float(sign))
+        return _jax_products()["plus"](block, left, right, float(sign))
     if kind == "torch" and not rounds_products(block):
         return block.addmm(left, right, alpha=sign)
     product = matrix_product(left, right)
     return block + product if sign > 0 else block - product
+
+
+def transposed_products(left: Array, first: Array, second: Array) -> tuple[Array, Array]:
+    """Return ``left.T @ first`` and ``left.T @ second`` in full precision, of JAX as one program."""
+    if kind_of(left) == "jax":
+        found: tuple[Array, Array] = _jax_products()["two_transposed"](left, first, second)
+        return found
+    return transposed_product(left, first), transposed_product(left, second)
 
 
 def rounds_products(array: Array) -> bool:
@@ -128,15 +136,23 @@ def _in_double(left: Array, right: Array) -> Array:
 
 
 @functools.cache
-def _jax_products() -> tuple[Any, ...]:
-    """``left.T @ right``, ``block + left @ (sign * right)`` and ``left @ right``, each one program of JAX."""
+def _jax_products() -> dict[str, Any]:
+    """Functions with products of which JAX makes one program each."""
     import jax
 
     def product(left: Array, right: Array) -> Array:
         return jax.numpy.matmul(left, right, precision=jax.lax.Precision.HIGHEST)
 
-    return (
-        jax_program(lambda left, right: product(left.T, right)),
-        jax_program(lambda block, left, right, sign: block + product(left, sign * right)),
-        jax_program(product),
-    )
+    def transposed(left: Array, right: Array) -> Array:
+        return product(left.T, right)
+
+    def plus(block: Array, left: Array, right: Array, sign: Any) -> Array:
+        return block + product(left, sign * right)
+
+    named = {
+        "product": product,
+        "transposed": transposed,
+        "plus": plus,
+        "two_transposed": lambda left, first, second: (transposed(left, first), transposed(left, second)),
+    }
+    return {name: jax_program(function) for name, function in named.items()}

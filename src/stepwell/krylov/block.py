@@ -19,12 +19,14 @@ import numpy as np
 from stepwell import _core
 from stepwell.arrays import (
     Array,
+    block_step,
     copy_to_device_of,
     is_cuda,
     namespace_of,
     shapes_are_compiled,
     take_columns,
     to_host,
+    to_host_together,
 )
 from stepwell.krylov.column_progress import progress_for
 from stepwell.krylov.kept import kept_for
@@ -87,8 +89,10 @@ class BlockCG(Method):
         progress = progress_for(task)
         x = xp.zeros_like(residual)
         wide = shapes_are_compiled(residual)  # zero columns fill up what is narrower
+        in_programs = wide and not sums.spread
         kept = kept_for(residual, self.memory, sums, self.unknowns)
         candidates: Array | None = None
+        gram: np.ndarray | None = None
         steps = 0
         while True:
             if progress.any_ended:
@@ -97,10 +101,13 @@ class BlockCG(Method):
                     return progress.close()
                 x, residual = progress.kept(stay, x, residual)
                 candidates = None if candidates is None else progress.kept(stay, candidates)[0]
+                gram = None
 
             if candidates is None:
                 candidates = kept.conjugate(self.precondition(residual))
-            mix = independent_combinations(to_host(sums.gram(candidates, candidates)), cut, wide)
+            if gram is None:
+                gram = to_host(sums.gram(candidates, candidates))
+            mix = independent_combinations(gram, cut, wide)
             if sums.stopped:  # told by another rank, with the sums
                 progress.end_all(LinearStatus.STOPPED)
                 continue
@@ -110,22 +117,30 @@ class BlockCG(Method):
             directions = combined(candidates, copy_to_device_of(mix, residual))
             products = task.system.product(directions)
             progress.step(float(mix.shape[1]))
-            energies, slopes = sums.several_grams((directions, products), (directions, residual))
-            mix = independent_combinations(to_host(energies), cut)  # small matrices are the host's
+            energies, slopes = sums.two_grams(directions, products, residual)
+            mix = independent_combinations(energies, cut)  # small matrices are the host's
             if mix is None or not mix.shape[1]:
                 progress.end_all(LinearStatus.NONFINITE if mix is None else LinearStatus.BREAKDOWN)
                 continue
             inverse = combined(mix, mix.T)  # (PᵀHP)⁻¹ on the independent part
-            step = copy_to_device_of(combined(inverse, to_host(slopes)), residual)
-            residual = plus_combined(residual, products, step, -1)
-            norms = sums.norms(residual)
-            x = plus_combined(x, directions, step)
+            step = copy_to_device_of(combined(inverse, slopes), residual)
+            if in_programs:
+                x, residual, norms = block_step(x, residual, directions, products, step)
+            else:
+                residual = plus_combined(residual, products, step, -1)
+                norms = sums.norms(residual)
+                x = plus_combined(x, directions, step)
             steps += 1
             kept.add(directions, products, copy_to_device_of(inverse, residual))
             # A device goes on with the next candidates while the host looks at the norms; columns that leave were
             # made conjugate for nothing, which a host would rather not pay for.
             candidates = kept.conjugate(self.precondition(residual)) if on_device else None
-            progress.look(steps, to_host(norms)[None, :])
+            gram = None
+            if candidates is not None and in_programs:
+                shown, gram = to_host_together(norms, sums.gram(candidates, candidates))
+            else:
+                shown = to_host(norms)
+            progress.look(steps, shown[None, :])
 
 
 def rank_cut(block: Array) -> float:

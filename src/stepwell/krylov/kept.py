@@ -11,6 +11,8 @@ from stepwell.arrays import (
     on_device_of,
     shapes_are_compiled,
     with_columns,
+    with_directions,
+    without_kept,
 )
 from stepwell.krylov.reductions import WHOLE, Sums
 from stepwell.operators.block_products import combined, plus_combined
@@ -113,8 +115,12 @@ class KeptPanels:
             shape, zeros = (int(directions.shape[0]), in_panel * width), namespace_of(directions).zeros
             new = [zeros(shape, dtype=directions.dtype, **on_device_of(directions)) for _ in range(2)]
             self._panels.append((new[0], new[1]))
-        news = directions, combined(products, inverse)
         old = self._panels[panel]
+        if shapes_are_compiled(directions):
+            self._panels[panel] = with_directions(old, place * width, directions, products, inverse)
+            self._added += 1
+            return
+        news = directions, combined(products, inverse)
         self._panels[panel] = (
             with_columns(old[0], place * width, news[0]),
             with_columns(old[1], place * width, news[1]),
@@ -123,6 +129,8 @@ class KeptPanels:
 
     def conjugate(self, block: Array) -> Array:
         """Remove from a block what is not conjugate to the kept directions."""
+        if shapes_are_compiled(block) and not self.sums.spread:
+            return without_kept(block, self._panels)
         shares = self.sums.several_grams(*((duals, block) for _, duals in self._panels)) if self._panels else []
         for (directions, _), share in zip(self._panels, shares):
             block = plus_combined(block, directions, share, -1)

@@ -14,14 +14,16 @@ from stepwell.arrays import (
     copy_to_device_of,
     is_cuda,
     namespace_of,
+    next_direction,
     plus_multiple,
+    rows_on_host,
+    shapes_are_compiled,
     take_columns,
-    to_host,
 )
 from stepwell.krylov.column_progress import progress_for
 from stepwell.krylov.results import LinearStatus
 from stepwell.krylov.rounds import Correction, Method, Round
-from stepwell.krylov.systems import Carried
+from stepwell.krylov.systems import Carried, TikhonovSystem
 
 #: Steps between looks at the residuals on a GPU, where each look waits for the device.
 STEPS_PER_LOOK_ON_GPU = 4
@@ -39,6 +41,7 @@ class PseudoBlock(Method):
         """Run until every column is below its threshold."""
         system, state, residual = task.system, task.state, task.residual
         xp, sums = namespace_of(residual), system.sums
+        in_programs = shapes_are_compiled(residual) and not sums.spread
         per_look = STEPS_PER_LOOK_ON_GPU if is_cuda(residual) else 1
         progress = progress_for(task)
         x = safe = xp.zeros_like(residual)
@@ -66,31 +69,39 @@ class PseudoBlock(Method):
                     safe = x
 
             image = system.image(direction)
-            curvature = system.curvature(direction, image)
-            if sums.stopped:  # told by another rank, with the sums
-                progress.end_all(LinearStatus.STOPPED)
-                continue
-            flat = curvature <= 0  # a NaN is not flat: it shows in the residual
-            step = xp.where(flat, xp.zeros_like(rho), rho / xp.where(flat, xp.ones_like(rho), curvature))
-            x = plus_multiple(x, step, direction)
-            state = system.advance(state, step, image)
+            if isinstance(system, TikhonovSystem) and in_programs:
+                x, state, flat = system.stepped(x, direction, rho, state, image)
+            else:
+                curvature = system.curvature(direction, image)
+                if sums.stopped:  # told by another rank, with the sums
+                    progress.end_all(LinearStatus.STOPPED)
+                    continue
+                flat = curvature <= 0  # a NaN is not flat: it shows in the residual
+                step = xp.where(flat, xp.zeros_like(rho), rho / xp.where(flat, xp.ones_like(rho), curvature))
+                x = plus_multiple(x, step, direction)
+                state = system.advance(state, step, image)
             residual = system.gradient(state)
             z = self.precondition(residual)
-            rho_before = rho
-            if z is residual:
-                rho = sums.dots(residual, z)
-                norm = xp.sqrt(rho)
+            if in_programs:
+                rho, norm, direction = next_direction(residual, z, rho, direction)
             else:
-                rho, norm = sums.dots_and_norms(residual, z)
-            direction = plus_multiple(z, rho / xp.where(rho_before > 0, rho_before, xp.ones_like(rho)), direction)
+                rho_before = rho
+                if z is residual:
+                    rho = sums.dots(residual, z)
+                    norm = xp.sqrt(rho)
+                else:
+                    rho, norm = sums.dots_and_norms(residual, z)
+                ratio = rho / xp.where(rho_before > 0, rho_before, xp.ones_like(rho))
+                direction = plus_multiple(z, ratio, direction)
             steps += 1
             progress.step(float(x.shape[1]))
             norms.append(norm)
             flats.append(flat)
 
             if steps % per_look == 0 or steps >= task.maxiter:
-                progress.end_each((to_host(xp.stack(flats)) != 0).any(axis=0), LinearStatus.BREAKDOWN)
-                progress.look(steps, to_host(xp.stack(norms)))
+                shown = rows_on_host(flats + norms)
+                progress.end_each((shown[: len(flats)] != 0).any(axis=0), LinearStatus.BREAKDOWN)
+                progress.look(steps, shown[len(flats) :])
                 lost = progress.ended_so(LinearStatus.NONFINITE)
                 if lost.any():  # hand back the last point that was seen to be finite
                     x = xp.where(copy_to_device_of(lost, x), safe, x)

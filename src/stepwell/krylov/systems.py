@@ -14,7 +14,7 @@ from typing import Protocol
 
 import numpy as np
 
-from stepwell.arrays import Array, copy_to_device_of, plus_multiple, take_columns, to_host
+from stepwell.arrays import Array, column_step, copy_to_device_of, plus_multiple, take_columns, to_host
 from stepwell.krylov.reductions import WHOLE, Sums
 from stepwell.operators import Operator
 
@@ -218,6 +218,13 @@ class TikhonovSystem(_Counted):
         """Subtract the step's image from both blocks."""
         penalty = -step * image[1] if state[1] is None else plus_multiple(state[1], -step, image[1])
         return plus_multiple(state[0], -step, image[0]), penalty
+
+    def stepped(self, x: Array, direction: Array, rho: Array, state: State, image: State) -> tuple[Array, State, Array]:
+        """Return x and the state after a step to the minimum along each direction, and which have no curvature.
+
+        The same as curvature and advance, as one program of a library that compiles them; not over ranks.
+        """
+        return column_step(x, direction, rho, self.square, state, image)
 
     def gradient(self, state: State) -> Array:
         """Aᵀ(B − AX) − λ²LᵀLX."""
