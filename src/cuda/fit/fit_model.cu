@@ -33,13 +33,13 @@ typedef SW_SCALAR Scalar;
 typedef Shape<Exactly<SW_COUNT>, Exactly<SW_FLAG>, Exactly<SW_ACROSS>> DeviceShape;
 
 // The arrays of a thread's problem.
-struct Problem {
+struct FitArrays {
     const Scalar *x, *y, *weights;
     int step;  // between its points: 1, or 32 where lanes of a warp lie side by side
 };
 
 // Cost, g and H at a point, summed in the order of the points.
-static __device__ __forceinline__ void evaluate(const FitModelJob& job, const Problem& problem,
+static __device__ __forceinline__ void evaluate(const FitModelJob& job, const FitArrays& problem,
                                                 const double* trial, double& cost, double* g, double* H) {
     constexpr int n = SW_PARAMETERS;
     Scalar p[n];
@@ -110,7 +110,7 @@ extern "C" __global__ void __launch_bounds__(SW_THREADS, SW_BLOCKS)
     Scalar* staged = reinterpret_cast<Scalar*>(memory) + warp * points * 32 * (1 + SW_WEIGHTED) + lane;
 #endif
     State s;
-    Problem problem = {static_cast<const Scalar*>(job.x), nullptr, nullptr, 1};
+    FitArrays problem = {static_cast<const Scalar*>(job.x), nullptr, nullptr, 1};
     int64_t number = -1;
     int counted = 0;
     const double *low = job.low, *high = job.high;

@@ -14,13 +14,13 @@ typedef SW_SCALAR Scalar;
 typedef Complex<Scalar> Element;
 constexpr int threads = SW_THREADS, max_rows = 64;
 
-struct Problem {
+struct TvProblem {
     const TvLaunch& job;
     int64_t index, offset, block;  // offset of its images; fields of differences are `block` apart
     int pixels;
     Shrinking<Scalar> how;
 
-    __device__ Problem(const TvLaunch& given, int64_t problem)
+    __device__ TvProblem(const TvLaunch& given, int64_t problem)
         : job(given), index(problem), pixels(int(given.side0 * given.side1 * given.side2)) {
         offset = index * pixels;
         block = job.batch * pixels;
@@ -106,12 +106,12 @@ struct Problem {
 
 // A panel of lines in shared memory.
 struct Panel {
-    const Problem& problem;
+    const TvProblem& problem;
     CosinePlan<Scalar> plan;
     Element* elements;
     int first, lines, step, lanes, apart;
 
-    __device__ Panel(const Problem& p, Element* memory, int panel) : problem(p), elements(memory) {
+    __device__ Panel(const TvProblem& p, Element* memory, int panel) : problem(p), elements(memory) {
         const int axis = p.job.axis;
         plan.n = p.side(axis);
         const int32_t* places = static_cast<const int32_t*>(p.job.places);
@@ -222,7 +222,7 @@ static __device__ double warp_sum(double value) {
 }
 
 // Coefficients plus the linear part, stored; their inner products with the rows of Woodbury's formula.
-static __device__ void finish_with_dots(const Problem& p, const Panel& panel, int index) {
+static __device__ void finish_with_dots(const TvProblem& p, const Panel& panel, int index) {
     constexpr int warps = threads / 32;
     __shared__ double shared[max_rows * warps];
     Scalar* image = p.at(p.job.image);
@@ -250,7 +250,7 @@ static __device__ void finish_with_dots(const Problem& p, const Panel& panel, in
 }
 
 // The factors by which Woodbury's formula takes off the rows, from the inner products of all panels.
-static __device__ void mix_rows(const Problem& p, Scalar* mix) {
+static __device__ void mix_rows(const TvProblem& p, Scalar* mix) {
     __shared__ double products[max_rows];
     const int rows = p.job.rows;
     const double* partial = static_cast<const double*>(p.job.partial) + p.index * p.job.panels * rows;
@@ -279,7 +279,7 @@ extern "C" __global__ void __launch_bounds__(threads) tv_lines(const __grid_cons
     __shared__ Scalar mix[max_rows];
     const int64_t index = blockIdx.x / job.panels;
     if (is_done(job, index)) return;
-    const Problem p(job, index);
+    const TvProblem p(job, index);
     const int own = int(blockIdx.x % job.panels);
     const Panel panel(p, reinterpret_cast<Element*>(memory), own);
     Scalar* image = p.at(job.image);
@@ -319,7 +319,7 @@ extern "C" __global__ void tv_next(const __grid_constant__ TvLaunch job) {
 extern "C" __global__ void __launch_bounds__(threads) tv_update(const __grid_constant__ TvLaunch job) {
     const int64_t blocks = gridDim.x / job.batch, index = blockIdx.x / blocks;
     if (is_done(job, index)) return;
-    const Problem p(job, index);
+    const TvProblem p(job, index);
     const Scalar over = Scalar(job.over);
     const Scalar* x = p.at(job.image);
     Scalar* to = p.at(job.w);

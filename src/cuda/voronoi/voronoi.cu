@@ -9,7 +9,6 @@ using namespace stepwell;
 using namespace stepwell::voronoi;
 
 // Lies in device memory and stays the same from call to call.
-typedef VoronoiPlan Plan;
 
 template <class T>
 static __device__ T* at(int64_t address) {
@@ -19,11 +18,11 @@ static __device__ T* at(int64_t address) {
 constexpr int threads = SW_THREADS;  // of a block
 constexpr int buckets_in_span = threads * 16;
 
-static __device__ Grid grid_of_plan(const Plan& plan) {
+static __device__ Grid grid_of_plan(const VoronoiPlan& plan) {
     return grid_of(static_cast<int32_t>(plan.height), static_cast<int32_t>(plan.width), plan.count);
 }
 
-static __device__ Sorted sorted_of(const Plan& plan) {
+static __device__ Sorted sorted_of(const VoronoiPlan& plan) {
     return {grid_of_plan(plan), at<const int32_t>(plan.first), at<const double>(plan.sorted_x),
             at<const double>(plan.sorted_y), at<const int32_t>(plan.sorted_site)};
 }
@@ -77,7 +76,7 @@ struct TileWarp {
     }
 };
 
-extern "C" __global__ void __launch_bounds__(threads) voronoi_clear(const Plan* plan) {
+extern "C" __global__ void __launch_bounds__(threads) voronoi_clear(const VoronoiPlan* plan) {
     int32_t* first = at<int32_t>(plan->first);
     int64_t* moments = at<int64_t>(plan->moments);
     const int64_t buckets = grid_of_plan(*plan).buckets();
@@ -88,7 +87,8 @@ extern "C" __global__ void __launch_bounds__(threads) voronoi_clear(const Plan* 
     if (thread_number() < 2) at<int64_t>(plan->spread)[thread_number()] = 0;
 }
 
-extern "C" __global__ void __launch_bounds__(threads) voronoi_count(const Plan* plan, const double* xy) {
+extern "C" __global__ void __launch_bounds__(threads)
+    voronoi_count(const VoronoiPlan* plan, const double* xy) {
     const Points points{xy, plan->scale, plan->count};
     const Grid grid = grid_of_plan(*plan);
     for (int64_t i = thread_number(); i < points.count; i += thread_count())
@@ -112,7 +112,7 @@ static __device__ int32_t block_sum(int32_t value) {
 }
 
 // A block adds up the counts of its span of buckets.
-extern "C" __global__ void __launch_bounds__(threads) voronoi_totals(const Plan* plan) {
+extern "C" __global__ void __launch_bounds__(threads) voronoi_totals(const VoronoiPlan* plan) {
     const int64_t buckets = grid_of_plan(*plan).buckets();
     const int64_t begin = static_cast<int64_t>(blockIdx.x) * buckets_in_span;
     const int64_t end = min_of(begin + buckets_in_span, buckets);
@@ -123,7 +123,7 @@ extern "C" __global__ void __launch_bounds__(threads) voronoi_totals(const Plan*
 }
 
 // Counts become firsts: what the spans before hold, then a running sum within the span.
-extern "C" __global__ void __launch_bounds__(threads) voronoi_firsts(const Plan* plan) {
+extern "C" __global__ void __launch_bounds__(threads) voronoi_firsts(const VoronoiPlan* plan) {
     __shared__ int32_t ends[threads / 32];
     const int64_t buckets = grid_of_plan(*plan).buckets();
     int32_t* first = at<int32_t>(plan->first);
@@ -154,7 +154,8 @@ extern "C" __global__ void __launch_bounds__(threads) voronoi_firsts(const Plan*
     if (blockIdx.x == 0 && threadIdx.x == 0) first[buckets] = static_cast<int32_t>(plan->count);
 }
 
-extern "C" __global__ void __launch_bounds__(threads) voronoi_scatter(const Plan* plan, const double* xy) {
+extern "C" __global__ void __launch_bounds__(threads)
+    voronoi_scatter(const VoronoiPlan* plan, const double* xy) {
     const Points points{xy, plan->scale, plan->count};
     const Grid grid = grid_of_plan(*plan);
     for (int64_t i = thread_number(); i < points.count; i += thread_count()) {
@@ -168,7 +169,8 @@ extern "C" __global__ void __launch_bounds__(threads) voronoi_scatter(const Plan
 
 // Tiles, dealt out to warps in turn: their owners if `owners` is asked for, else their moments, which are
 // those of the owners in `known` if there are any.
-static __device__ void each_tile(const Plan* plan, const double* xy, int32_t* owners, const int32_t* known) {
+static __device__ void each_tile(const VoronoiPlan* plan, const double* xy, int32_t* owners,
+                                 const int32_t* known) {
     const Points points{xy, plan->scale, plan->count};
     const Sorted sites = sorted_of(*plan);
     const Grid& grid = sites.grid;
@@ -220,12 +222,12 @@ static __device__ void each_tile(const Plan* plan, const double* xy, int32_t* ow
 }
 
 extern "C" __global__ void __launch_bounds__(threads)
-    voronoi_owners(const Plan* plan, const double* xy, int32_t* owners) {
+    voronoi_owners(const VoronoiPlan* plan, const double* xy, int32_t* owners) {
     each_tile(plan, xy, owners, nullptr);
 }
 
 extern "C" __global__ void __launch_bounds__(threads)
-    voronoi_moments(const Plan* plan, const double* xy, const int32_t* known) {
+    voronoi_moments(const VoronoiPlan* plan, const double* xy, const int32_t* known) {
     each_tile(plan, xy, nullptr, known);
 }
 
@@ -242,8 +244,8 @@ static __device__ double block_sum(double value) {
 
 // Gradient and energy; the last block to finish adds up the parts of all, in their order.
 extern "C" __global__ void __launch_bounds__(threads)
-    voronoi_finish(const Plan* plan, const double* xy, double* gradient, double* energy, double energy_factor,
-                   double gradient_factor) {
+    voronoi_finish(const VoronoiPlan* plan, const double* xy, double* gradient, double* energy,
+                   double energy_factor, double gradient_factor) {
     __shared__ bool last;
     const Points points{xy, plan->scale, plan->count};
     const Grid grid = grid_of_plan(*plan);
@@ -280,12 +282,13 @@ extern "C" __global__ void __launch_bounds__(threads)
 }
 
 // Jump flooding. Of the sites in one pixel the lowest stays: -1, nobody, is the largest unsigned number.
-extern "C" __global__ void __launch_bounds__(threads) voronoi_flood_clear(const Plan* plan, int32_t* known) {
+extern "C" __global__ void __launch_bounds__(threads)
+    voronoi_flood_clear(const VoronoiPlan* plan, int32_t* known) {
     for (int64_t k = thread_number(); k < plan->height * plan->width; k += thread_count()) known[k] = -1;
 }
 
 extern "C" __global__ void __launch_bounds__(threads)
-    voronoi_flood_seed(const Plan* plan, const double* xy, int32_t* known) {
+    voronoi_flood_seed(const VoronoiPlan* plan, const double* xy, int32_t* known) {
     const Points points{xy, plan->scale, plan->count};
     const Grid grid = grid_of_plan(*plan);
     for (int64_t i = thread_number(); i < points.count; i += thread_count()) {
@@ -296,7 +299,7 @@ extern "C" __global__ void __launch_bounds__(threads)
 }
 
 extern "C" __global__ void __launch_bounds__(threads)
-    voronoi_flood_jump(const Plan* plan, const double* xy, const int32_t* known, int32_t* next,
+    voronoi_flood_jump(const VoronoiPlan* plan, const double* xy, const int32_t* known, int32_t* next,
                        int64_t step) {
     const Points points{xy, plan->scale, plan->count};
     const Grid grid = grid_of_plan(*plan);

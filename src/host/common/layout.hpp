@@ -27,9 +27,9 @@ SW_KIND(std::uint8_t, "uint8")
 SW_KIND(std::int32_t, "int32")
 SW_KIND(std::int64_t, "int64")
 
-class Layout {
+class StructLayout {
 public:
-    Layout(nanobind::module_& m, const char* name, std::size_t size) {
+    StructLayout(nanobind::module_& m, const char* name, std::size_t size) {
         if (!nanobind::hasattr(m, "LAYOUTS")) m.attr("LAYOUTS") = nanobind::dict();
         nanobind::cast<nanobind::dict>(m.attr("LAYOUTS"))[name] = nanobind::make_tuple(size, fields_);
     }

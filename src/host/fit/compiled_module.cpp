@@ -48,7 +48,7 @@ void rows(const nb::bytes& given, std::uintptr_t out) {
 }
 
 void bind_layouts(nb::module_& m) {
-    Layout options(m, "FitOptions", sizeof(FitOptions));
+    StructLayout options(m, "FitOptions", sizeof(FitOptions));
     SW_FIELD(options, FitOptions, ftol);
     SW_FIELD(options, FitOptions, gtol);
     SW_FIELD(options, FitOptions, xtol);
@@ -58,7 +58,7 @@ void bind_layouts(nb::module_& m) {
     SW_FIELD(options, FitOptions, single);
     SW_FIELD(options, FitOptions, secant);
     SW_FIELD(options, FitOptions, accuracy);
-    Layout job(m, "FitModelJob", sizeof(FitModelJob));
+    StructLayout job(m, "FitModelJob", sizeof(FitModelJob));
     SW_FIELD(job, FitModelJob, problems);
     SW_FIELD(job, FitModelJob, points);
     SW_FIELD(job, FitModelJob, parameters);
@@ -96,7 +96,7 @@ void bind_layouts(nb::module_& m) {
     SW_FIELD(job, FitModelJob, reals);
     SW_FIELD(job, FitModelJob, counts);
     SW_FIELD(job, FitModelJob, active);
-    Layout launch(m, "FitLaunch", sizeof(FitLaunch));
+    StructLayout launch(m, "FitLaunch", sizeof(FitLaunch));
     SW_FIELD(launch, FitLaunch, job);
     SW_FIELD(launch, FitLaunch, queue);
 }

@@ -62,7 +62,7 @@ void solve(const nb::bytes& job, bool single, bool form_gram, int32_t threads) {
 }
 
 void bind_layouts(nb::module_& m) {
-    Layout options(m, "NnlsOptions", sizeof(NnlsOptions));
+    StructLayout options(m, "NnlsOptions", sizeof(NnlsOptions));
     SW_FIELD(options, NnlsOptions, tolerance);
     SW_FIELD(options, NnlsOptions, rounding);
     SW_FIELD(options, NnlsOptions, damping);
@@ -72,7 +72,7 @@ void bind_layouts(nb::module_& m) {
     SW_FIELD(options, NnlsOptions, chain);
     SW_FIELD(options, NnlsOptions, interrupted);
     SW_FIELD(options, NnlsOptions, watch);
-    Layout constraints(m, "NnlsConstraints", sizeof(NnlsConstraints));
+    StructLayout constraints(m, "NnlsConstraints", sizeof(NnlsConstraints));
     SW_FIELD(constraints, NnlsConstraints, general);
     SW_FIELD(constraints, NnlsConstraints, nonnegative);
     SW_FIELD(constraints, NnlsConstraints, lower);
@@ -125,7 +125,7 @@ void bind_layouts(nb::module_& m) {
     SW_FIELD(constraints, NnlsConstraints, squared_b_stride);
     SW_FIELD(constraints, NnlsConstraints, factor);
     SW_FIELD(constraints, NnlsConstraints, factor_order);
-    Layout job(m, "NnlsJob", sizeof(NnlsJob));
+    StructLayout job(m, "NnlsJob", sizeof(NnlsJob));
     SW_FIELD(job, NnlsJob, systems);
     SW_FIELD(job, NnlsJob, systems_in_batch);
     SW_FIELD(job, NnlsJob, rows);
@@ -156,10 +156,10 @@ void bind_layouts(nb::module_& m) {
     SW_FIELD(job, NnlsJob, passes);
     SW_FIELD(job, NnlsJob, escalated);
     SW_FIELD(job, NnlsJob, costs);
-    Layout envelope(m, "NnlsEnvelope", sizeof(lsq::Envelope));
+    StructLayout envelope(m, "NnlsEnvelope", sizeof(lsq::Envelope));
     SW_FIELD(envelope, lsq::Envelope, low);
     SW_FIELD(envelope, lsq::Envelope, high);
-    Layout shared(m, "NnlsShared", sizeof(lsq::Shared));
+    StructLayout shared(m, "NnlsShared", sizeof(lsq::Shared));
     SW_FIELD(shared, lsq::Shared, scale);
     SW_FIELD(shared, lsq::Shared, norm);
     SW_FIELD(shared, lsq::Shared, inverse_norm);
@@ -173,7 +173,7 @@ void bind_layouts(nb::module_& m) {
     SW_FIELD(shared, lsq::Shared, envelope);
     SW_FIELD(shared, lsq::Shared, column_stride);
     SW_FIELD(shared, lsq::Shared, gram_stride);
-    Layout launch(m, "NnlsLaunch", sizeof(lsq::Launch));
+    StructLayout launch(m, "NnlsLaunch", sizeof(lsq::Launch));
     SW_FIELD(launch, lsq::Launch, job);
     SW_FIELD(launch, lsq::Launch, shared);
     SW_FIELD(launch, lsq::Launch, dictionary);

@@ -103,7 +103,7 @@ void solve_with_kept(Block<const double, 2> factor, Block<const int32_t, 2> orde
 }  // namespace
 
 void bind_normal_solve(nb::module_& m) {
-    Layout kept(m, "NnlsKeptLaunch", sizeof(lsq::KeptLaunch));
+    StructLayout kept(m, "NnlsKeptLaunch", sizeof(lsq::KeptLaunch));
     SW_FIELD(kept, lsq::KeptLaunch, systems);
     SW_FIELD(kept, lsq::KeptLaunch, columns);
     SW_FIELD(kept, lsq::KeptLaunch, right_sides);
@@ -115,7 +115,7 @@ void bind_normal_solve(nb::module_& m) {
     m.def("nnls_kept_solve", &solve_with_kept, nb::arg("factor").noconvert(), nb::arg("order").noconvert(),
           nb::arg("g").noconvert(), nb::arg("u").noconvert(),
           "Write to u the solutions of R'R u = g with the factors that a solve has kept.");
-    Layout launch(m, "NnlsFreeLaunch", sizeof(lsq::FreeLaunch));
+    StructLayout launch(m, "NnlsFreeLaunch", sizeof(lsq::FreeLaunch));
     SW_FIELD(launch, lsq::FreeLaunch, systems);
     SW_FIELD(launch, lsq::FreeLaunch, rows);
     SW_FIELD(launch, lsq::FreeLaunch, columns);

@@ -59,7 +59,7 @@ void bind_state_layout(nb::module_& m) {
 
 void bind_device_layout(nb::module_& m) {
     DeviceEngine<double> engine;
-    Layout layout(m, "DeviceEngine", sizeof(engine));
+    StructLayout layout(m, "DeviceEngine", sizeof(engine));
 #define ENGINE(name) layout.add<decltype(engine.name)>(#name, offset_in(engine, engine.name))
     ENGINE(batch), ENGINE(n), ENGINE(stride), ENGINE(states), ENGINE(small), ENGINE(x), ENGINE(g), ENGINE(d);
     ENGINE(trial), ENGINE(s), ENGINE(y), ENGINE(lower), ENGINE(upper), ENGINE(weights), ENGINE(lower_step);

@@ -155,7 +155,7 @@ void define(nb::module_& m, TvSweeps<Real> TvKernels::* which) {
 void bind_tv(nb::module_& m) {
     define<double>(m, &TvKernels::d);
     define<float>(m, &TvKernels::f);
-    Layout launch(m, "TvLaunch", sizeof(TvLaunch));
+    StructLayout launch(m, "TvLaunch", sizeof(TvLaunch));
     SW_FIELD(launch, TvLaunch, axes);
     SW_FIELD(launch, TvLaunch, axis);
     SW_FIELD(launch, TvLaunch, source);

@@ -36,7 +36,7 @@ struct Rows {
 // In single precision a problem is solved for x - x0, so that rounding is relative to the step: then `origin`
 // is ∇x0, and z, s and the bounds are less ∇x0 and x0.
 template <class Real>
-struct Problem {
+struct TvProblem {
     const TvSettings& job;
     const Rows& rows;
     const Lines<Real>* lines;
@@ -74,7 +74,7 @@ struct Scratch {
     mutable std::vector<Real> squares;
     BoundRow<Real> lower, upper;
 
-    explicit Scratch(const Problem<Real>& p)
+    explicit Scratch(const TvProblem<Real>& p)
         : panel(aligned<typename Lines<Real>::Element>(
               *std::max_element(p.rows.sides, p.rows.sides + p.rows.axes))),
           zeros(std::size_t(p.rows.length), Real(0)),
@@ -85,7 +85,7 @@ struct Scratch {
 
 // x = ρ (∇ᵀ(z - u) + (s - v)), the right-hand side less its linear part.
 template <class Real>
-SW_CALLED void gather_row(const Problem<Real>& p, const Scratch<Real>& scratch, std::int64_t row) {
+SW_CALLED void gather_row(const TvProblem<Real>& p, const Scratch<Real>& scratch, std::int64_t row) {
     const Rows& rows = p.rows;
     const std::int64_t at = row * rows.length, n = rows.length;
     const Real rho = Real(p.job.rho);
@@ -140,7 +140,7 @@ SW_CALLED void scale_row(std::int64_t n, const Real* __restrict factors, const R
 
 // z and u, as sum and difference, and s from the new x.
 template <bool moved, class Real>
-SW_CALLED void update_row(const Problem<Real>& p, const Scratch<Real>& scratch, std::int64_t row) {
+SW_CALLED void update_row(const TvProblem<Real>& p, const Scratch<Real>& scratch, std::int64_t row) {
     const Rows& rows = p.rows;
     const std::int64_t at = row * rows.length, n = rows.length;
     const Real* x = p.x + at;

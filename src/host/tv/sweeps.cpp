@@ -39,7 +39,7 @@ struct Crew {
 
 // (H + ρ∇ᵀ∇ + μ)⁻¹ of the right-hand side along the last axis, without Woodbury's part: there and back.
 template <class Real>
-SW_CALLED void through(const Problem<Real>& p, const Scratch<Real>& scratch, std::int64_t panel) {
+SW_CALLED void through(const TvProblem<Real>& p, const Scratch<Real>& scratch, std::int64_t panel) {
     const Lines<Real>& lines = p.lines[p.rows.axes - 1];
     const std::int64_t n = lines.n();
     typename Lines<Real>::Element* c = p.coefficients + panel * n;
@@ -58,7 +58,7 @@ SW_CALLED void through(const Problem<Real>& p, const Scratch<Real>& scratch, std
 
 // The same in two halves, between which inner products with the rows of Woodbury's formula are added up.
 template <class Real>
-SW_CALLED void to_coefficients(const Problem<Real>& p, std::int64_t panel) {
+SW_CALLED void to_coefficients(const TvProblem<Real>& p, std::int64_t panel) {
     const Lines<Real>& lines = p.lines[p.rows.axes - 1];
     const std::int64_t n = lines.n();
     typename Lines<Real>::Element* c = p.coefficients + panel * n;
@@ -84,7 +84,7 @@ SW_CALLED void to_coefficients(const Problem<Real>& p, std::int64_t panel) {
 }
 
 template <class Real>
-SW_CALLED void from_coefficients(const Problem<Real>& p, const Scratch<Real>& scratch, std::int64_t panel,
+SW_CALLED void from_coefficients(const TvProblem<Real>& p, const Scratch<Real>& scratch, std::int64_t panel,
                                  const Real* mix) {
     const Lines<Real>& lines = p.lines[p.rows.axes - 1];
     const std::int64_t n = lines.n(), apart = lines.panels() * n;
@@ -102,7 +102,7 @@ SW_CALLED void from_coefficients(const Problem<Real>& p, const Scratch<Real>& sc
 }
 
 template <class Real>
-void solve(const Problem<Real>& p, const Crew<Real>& crew) {
+void solve(const TvProblem<Real>& p, const Crew<Real>& crew) {
     const int rows = p.job.rows;
     const std::int64_t panels = p.lines[p.rows.axes - 1].panels();
     if (!rows)
@@ -125,7 +125,7 @@ void solve(const Problem<Real>& p, const Crew<Real>& crew) {
 }
 
 template <class Real>
-void sweep(const Problem<Real>& p, const Crew<Real>& crew) {
+void sweep(const TvProblem<Real>& p, const Crew<Real>& crew) {
     const int last = p.rows.axes - 1;
     crew.each(p.rows.count(), [&](std::int64_t row, const Scratch<Real>& own) { gather_row(p, own, row); });
     const auto along = [&](int axis, bool back) {
@@ -170,12 +170,12 @@ TvBound<Real> bound_of(const TvBound<Stored>& given, std::int64_t k, std::int64_
 }
 
 template <class Real, class Stored>
-Problem<Real> problem_of(const TvJob<Stored>& job, const Rows& rows, const Lines<Real>* lines, std::int64_t k,
-                         Memory<Real>& own) {
+TvProblem<Real> problem_of(const TvJob<Stored>& job, const Rows& rows, const Lines<Real>* lines,
+                           std::int64_t k, Memory<Real>& own) {
     const std::int64_t pixels = rows.pixels;
     const Lines<Real>& last = lines[rows.axes - 1];
     const std::int64_t elements = last.panels() * last.n();
-    Problem<Real> p{job, rows, lines};
+    TvProblem<Real> p{job, rows, lines};
     if constexpr (std::is_same_v<Real, Stored>) {
         p.z = job.z + k * pixels;
         p.u = job.u + k * pixels;
@@ -211,7 +211,7 @@ Problem<Real> problem_of(const TvJob<Stored>& job, const Rows& rows, const Lines
 
 // Runs the sweeps of problem k.
 template <class Real, class Stored>
-void run_problem(const TvJob<Stored>& job, const Problem<Real>& p, std::int64_t k, int threads) {
+void run_problem(const TvJob<Stored>& job, const TvProblem<Real>& p, std::int64_t k, int threads) {
     std::vector<Scratch<Real>> scratch;
     for (int t = 0; t < threads; ++t) scratch.emplace_back(p);
     const Crew<Real> crew{scratch};

@@ -89,7 +89,7 @@ private:
 }  // namespace
 
 void bind_voronoi(nb::module_& m) {
-    Layout plan(m, "VoronoiPlan", sizeof(VoronoiPlan));
+    StructLayout plan(m, "VoronoiPlan", sizeof(VoronoiPlan));
     SW_FIELD(plan, VoronoiPlan, height);
     SW_FIELD(plan, VoronoiPlan, width);
     SW_FIELD(plan, VoronoiPlan, count);
