@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import tracemalloc
 
 import numpy as np
@@ -43,13 +44,16 @@ def functions(matrix):
     return (lambda x: matrix @ x, lambda y: matrix.T @ y)
 
 
-@pytest.mark.parametrize("penalty", PENALTIES)
-@pytest.mark.parametrize("columns", [1, 24])
-@pytest.mark.parametrize("method", ["cgls", "pseudo-block"])
-@pytest.mark.parametrize(
-    ("form", "dtype"), [("csr", "float64"), ("csr", "float32"), ("csc", "float64"), ("functions", "float64")]
-)
-def test_short_recurrences(form, method, columns, penalty, dtype):
+def short_recurrences():
+    """Every combination; of matrices other than csr in double precision some by default, the others as slow."""
+    forms = [("csr", "float64"), ("csr", "float32"), ("csc", "float64"), ("functions", "float64")]
+    for form, method, columns, penalty in itertools.product(forms, ["cgls", "pseudo-block"], [1, 24], PENALTIES):
+        small = form == forms[0] or (columns, penalty) == (24, "differences")
+        yield pytest.param(*form, method, columns, penalty, marks=[] if small else pytest.mark.slow)
+
+
+@pytest.mark.parametrize(("form", "dtype", "method", "columns", "penalty"), list(short_recurrences()))
+def test_short_recurrences(form, dtype, method, columns, penalty):
     matrix = sp.csc_matrix(A, dtype=dtype) if form == "csc" else A.astype(dtype)
     given = functions(matrix) if form == "functions" else matrix
     L = PENALTIES[penalty] if PENALTIES[penalty] is None else PENALTIES[penalty].astype(dtype)
