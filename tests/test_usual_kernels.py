@@ -6,6 +6,8 @@ import importlib.util
 import json
 import os
 import pathlib
+import shutil
+import subprocess
 import sys
 import time
 
@@ -120,3 +122,19 @@ def test_the_library_of_nvrtc_compiles_a_kernel(script, tmp_path, monkeypatch):
     assert script.build(tmp_path / "_kernels", "sm_90").startswith("1 of 1 for sm_90 by "), script.find_compiler()
     monkeypatch.setattr(nvrtc, "_load_compiler", lambda: pytest.fail("it is there already"))
     assert nvrtc.compile_kernel(name, defines, "sm_90")[:4] == b"\x7fELF"
+
+
+@pytest.mark.kernels
+@pytest.mark.parametrize("name", sorted({kernel[0] for kernel in json.loads(SCRIPT.with_suffix(".json").read_text())}))
+def test_nvcc_takes_the_sources(name, script, tmp_path, monkeypatch):
+    """Its integers of 64 bits are others than NVRTC's. Not optimized: what it accepts, not what it makes of that."""
+    monkeypatch.undo()
+    nvcc = shutil.which("nvcc")
+    if nvcc is None:
+        pytest.skip("needs nvcc, of a CUDA toolkit")
+    listed = json.loads(SCRIPT.with_suffix(".json").read_text())
+    defines = next(defines for source, defines in listed if source == name)
+    command = script.command_of(nvcc, (name, defines, "sm_90"), str(tmp_path / "code"))
+    command[command.index("-cubin")] = "-ptx"
+    done = subprocess.run([*command, "-Xcicc", "-O0"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

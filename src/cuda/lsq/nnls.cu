@@ -80,8 +80,9 @@ extern "C" __global__ void SW_CLUSTER __launch_bounds__(SW_THREADS, 512 / SW_THR
     const int64_t piece = job.options.chain ? nnls_chain_length : 1;
     const int64_t systems = launch.list ? static_cast<int64_t>(*launch.handed) : job.systems;
     const int64_t teams = static_cast<int64_t>(gridDim.x) / SW_BLOCKS * max_teams;
+    const auto queue = reinterpret_cast<unsigned long long*>(launch.queue);
     for (int64_t first = number * piece; first < systems;
-         first = launch.queue ? (teams + draw(team, launch.queue)) * piece : systems) {
+         first = queue ? (teams + draw(team, queue)) * piece : systems) {
         for (int64_t next = first; next < min_of(first + piece, systems); ++next) {
             const int64_t system = launch.list ? launch.list[next] : next;
             if (arranges) {
