@@ -107,7 +107,7 @@ def _say_that_it_was_not_run(path: Path) -> None:
     from matplotlib.figure import Figure
 
     figure = Figure((3.2, 3.2))
-    figure.text(0.5, 0.5, "code alone:\na package was\nnot installed", ha="center", va="center", fontsize=22)
+    figure.text(0.5, 0.5, "shown,\nnot run", ha="center", va="center", fontsize=22)
     figure.savefig(path, dpi=SIDE / 3.2)
 
 
