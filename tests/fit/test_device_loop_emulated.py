@@ -106,6 +106,7 @@ def emulated(libraries, monkeypatch):
         device_loop, "runtime", SimpleNamespace(load_kernel=load_kernel, launch=launch, PinnedBuffer=Pinned)
     )
     monkeypatch.setattr(device_loop, "OFFSET_THREADS", 64)
+    monkeypatch.setattr(device_loop, "LEAST", 16)
     monkeypatch.setattr(device_loop, "is_cuda", lambda array: True)
     monkeypatch.setattr(device_arguments, "is_cuda", lambda array: not isinstance(array, np.ndarray))
     monkeypatch.setattr(api_fit, "is_cuda", lambda array: not isinstance(array, np.ndarray))

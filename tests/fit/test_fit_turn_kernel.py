@@ -14,10 +14,11 @@ import stepwell
 @pytest.mark.parametrize("n", [1, 4, 16])
 def test_the_kernel_compiles(real, n, tmp_path, monkeypatch):
     from stepwell.cuda.nvrtc import compile_kernel
+    from stepwell.fit.device_loop import kernel_defines
 
     monkeypatch.setenv("STEPWELL_CACHE", str(tmp_path))
     try:
-        made = compile_kernel("fit_turn", {"SW_SCALAR": real, "SW_PARAMETERS": n}, "sm_90")
+        made = compile_kernel("fit_turn", kernel_defines(real == "float", n), "sm_90")
     except ImportError as error:
         pytest.skip(str(error))
     assert made

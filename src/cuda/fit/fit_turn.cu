@@ -1,6 +1,7 @@
 // Turns of fits whose model the caller's library evaluates on a CUDA device. Compiled with
 //   SW_SCALAR      float or double: data, values, derivatives and parameters; sums are double
 //   SW_PARAMETERS  of a problem
+//   SW_LOOPS       1: loops over parameters are not unrolled (core/fit/models/numbers.hpp)
 // A turn is four launches, and the host takes no part in it: fit_sums (some lanes have a row), fit_decide (a
 // thread has a row, and decides as compiled models do), fit_offsets and fit_pick, which put the rows that run
 // on first. `rows` are problems; those among them that have ended are passed over. States are columns of

@@ -33,7 +33,7 @@ from stepwell.cuda import runtime
 from stepwell.cuda.layouts import structure
 from stepwell.fit.device_arguments import DeviceFit, core_options, read_on_device, result_on_device
 from stepwell.fit.functions import Curve, Function, called_jac, parameter_names
-from stepwell.fit.library_evaluation import SHRINK, SMALLEST
+from stepwell.fit.library_evaluation import SHRINK
 from stepwell.fit.models.cuda import end_columns
 from stepwell.fit.models.host import ends_of
 from stepwell.fit.models.job import COUNTS, REALS, Arrays
@@ -42,11 +42,15 @@ from stepwell.fit.result import FitResult
 
 #: Most parameters of a fit that kernels keep in registers.
 MAX_PARAMETERS = 16
+#: Up to so many their loops are unrolled; beyond, that takes minutes to compile.
+UNROLLED_PARAMETERS = 9
 #: Threads of a block, of the block that adds up what blocks found, and lanes of a row (src/cuda/fit/fit_turn.cu).
 THREADS, OFFSET_THREADS, LANES = 128, 1024, 8
 #: Turns are captured when so many have passed and so few rows run that launching them takes longer than they do; a
 #: graph has `IN_GRAPH` of them.
 BEFORE_GRAPH, FEW, IN_GRAPH = 4, 16384, 2
+#: Fewer rows take a device no less time, and JAX another program.
+LEAST = 4096
 
 
 def fits_on_device(data: Any, jac: Any, parameters: int) -> bool:
@@ -54,6 +58,12 @@ def fits_on_device(data: Any, jac: Any, parameters: int) -> bool:
     known = differentiating_library(data) is not None and is_cuda(data)
     several = known and data.ndim > 1 and 0 not in tuple(data.shape)
     return several and parameters <= MAX_PARAMETERS and (jac is None or callable(jac))
+
+
+def kernel_defines(single: bool, n: int) -> dict[str, str | int]:
+    """Return the definitions that ``cuda/fit/fit_turn.cu`` is compiled with."""
+    defines: dict[str, str | int] = {"SW_SCALAR": "float" if single else "double", "SW_PARAMETERS": n}
+    return defines | ({"SW_LOOPS": 1} if n > UNROLLED_PARAMETERS else {})
 
 
 @dataclasses.dataclass
@@ -95,18 +105,24 @@ class _Batch:
             active=memory.empty((B, n), "int8"),
         )
         end_reals, end_counts = end_columns(n)  # of a state, beside the trial point, S, five reals and three counts
-        self._reals = memory.empty((end_reals + n + n * (n + 1) // 2 + 5, B), "float64")
-        self._counts = memory.empty((end_counts + 3, B), "int32")
-        self._sums = memory.empty((1 + n + n * (n + 1) // 2, B), "float64")
+        self._kept: list[Array] = []
+        self._reals = self._room((end_reals + n + n * (n + 1) // 2 + 5, B), "float64")
+        self._counts = self._room((end_counts + 3, B), "int32")
+        self._sums = self._room((1 + n + n * (n + 1) // 2, B), "float64")
         blocks = _blocks(B)
-        self._going, self._totals = memory.empty(blocks * THREADS // 32, "int32"), memory.empty(blocks, "int32")
-        self._running, self._seen = memory.empty(1, "int32"), runtime.PinnedBuffer(4)
+        self._going, self._totals = self._room(blocks * THREADS // 32, "int32"), self._room(blocks, "int32")
+        self._running, self._seen = self._room(1, "int32"), runtime.PinnedBuffer(4)
         self._job = self._make_job()
-        defines: dict[str, str | int] = {"SW_SCALAR": "float" if fit.single else "double", "SW_PARAMETERS": n}
+        defines = kernel_defines(fit.single, n)
         self._kernels = {
             name: runtime.load_kernel("fit_turn", name, defines, memory.device_id)
             for name in ("fit_begin", "fit_sums", "fit_decide", "fit_offsets", "fit_pick", "fit_ends")
         }
+
+    def _room(self, shape: Any, dtype: str) -> int:
+        """Return the address of an array that lives as long as the batch."""
+        self._kept.append(self.memory.empty(shape, dtype))
+        return self.memory.address(self._kept[-1])
 
     def _make_job(self) -> Any:
         fit, a, address = self.fit, self.arrays, self.memory.address
@@ -246,8 +262,8 @@ def solve_on_device(fit: DeviceFit, model: _Model) -> dict[str, Any]:
 
 def _held(running: int, held: int) -> int:
     """Return how many rows are evaluated, where programs are compiled for few numbers of them."""
-    while held > SMALLEST and running * SHRINK <= held:
-        held = max(-(-held // SHRINK), SMALLEST, running)
+    while held > LEAST and running * SHRINK <= held:
+        held = max(-(-held // SHRINK), LEAST, running)
     return held
 
 

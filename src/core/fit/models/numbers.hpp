@@ -3,7 +3,8 @@
 
 #include "core/common/config.hpp"
 
-// Before a loop over small arrays that a device is to keep in registers.
+// Before a loop over small arrays that a device is to keep in registers; with SW_LOOPS, which compiles
+// sooner, in memory.
 #if defined(__CUDACC__) && defined(SW_LOOPS)
 #define SW_UNROLL _Pragma("unroll 1")
 #elif defined(__CUDACC__)

@@ -28,9 +28,10 @@ TEMPLATES = {
 }
 #: Threads of a block, and blocks of a multiprocessor that registers are there for.
 THREADS, BLOCKS = 128, 2
-#: Threads of a warp that wait for so many others before they take further problems; threads of 32 that run that are
-#: ready before they evaluate the model.
-REFILL, READY = 8, 24
+#: Threads of a warp that have ended before these take further problems, and threads of 32 that run that are ready
+#: before these evaluate the model. Small grids are evaluated in less time than they are read.
+REFILL, READY = 4, 20
+GRID_REFILL, GRID_READY = 24, 28
 #: Data of a warp's problems lie in shared memory up to this size: two blocks then share what a multiprocessor has.
 STAGED_BYTES = 26 * 1024
 #: Grids of at most so many points have code for each of them: their exponentials stay in registers.
@@ -64,8 +65,8 @@ def kernel_defines(
         "SW_WEIGHTED": int(weighted),
         "SW_OWN_X": int(own_x),
         "SW_LOSS": loss,
-        "SW_REFILL": REFILL,
-        "SW_READY": READY,
+        "SW_REFILL": GRID_REFILL if unrolled else REFILL,
+        "SW_READY": GRID_READY if unrolled else READY,
         "SW_THREADS": THREADS,
         "SW_BLOCKS": BLOCKS,
     }
