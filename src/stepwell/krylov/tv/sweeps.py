@@ -18,8 +18,9 @@ from stepwell.krylov.tv.metric import Model
 from stepwell.krylov.tv.shrinking import Sweep, shrinkage
 from stepwell.krylov.tv.task import Task
 
-#: Over-relaxation of ADMM (Eckstein and Bertsekas 1992), below 2.
-OVER = 1.9
+#: Over-relaxation of ADMM (Eckstein and Bertsekas 1992), below 2: of steps, and where A is the identity, whose few
+#: sweeps begin far from the solution.
+OVER, OVER_OF_IDENTITY = 1.9, 1.8
 
 
 @dataclass
@@ -122,7 +123,7 @@ def run_sweeps(
     linear = start.linear(model, single)
     threshold, least = _thresholds(task, rho, linear)
     sweep = Sweep(
-        task.grid.weights, rho, OVER, task.anisotropic, threshold, least, counts.astype(np.int64), linear,
+        task.grid.weights, rho, _over(task), task.anisotropic, threshold, least, counts.astype(np.int64), linear,
         model.inverse, model.solved, model.small, splitting.z, splitting.u, splitting.s, splitting.v, task.lower,
         task.upper, single, start.x,
     )  # fmt: skip
@@ -165,31 +166,35 @@ def run_array_sweeps(
     threshold = along(thresholds, u, 1)
     least = along(leasts, u, 1) if task.eps else 0.0
     widths = None if task.widths is None else task.widths.like(linear)
-    x = linear
+    x, over = linear, _over(task)
     for _ in range(count):
         pull = divergence(z - u, weights)
         if s is not None:
             pull = pull + (s - v)
         x = cosines.inverse(model.solve(cosines.forward(rho * pull) + linear))
-        w = _relaxed(differences(x, weights), u, z)
+        w = _relaxed(differences(x, weights), u, z, over)
         if widths is not None:
             z = widths.shrunk(w, threshold, task.eps, task.anisotropic)
         else:
             z = w * shrinkage(w, threshold, least, task.anisotropic)
         u = w - z
         if s is not None:
-            h = _relaxed(x, v, s)
+            h = _relaxed(x, v, s, over)
             s = task.nearest(h)
             v = h - s
     found = x if s is None else s
     return xp.asarray(found), Splitting(z, u, s, v)
 
 
-def _relaxed(new: Array, dual: Array, old: Array) -> Array:
-    """Return OVER·new + dual − (OVER − 1)·old; `new` may be written to."""
+def _over(task: Task) -> float:
+    return OVER_OF_IDENTITY if task.identity else OVER
+
+
+def _relaxed(new: Array, dual: Array, old: Array, over: float) -> Array:
+    """Return over·new + dual − (over − 1)·old; `new` may be written to."""
     if isinstance(new, np.ndarray):
-        new *= OVER
+        new *= over
         new += dual
-        new -= (OVER - 1) * old
+        new -= (over - 1) * old
         return new
-    return OVER * new + dual - (OVER - 1) * old
+    return over * new + dual - (over - 1) * old
