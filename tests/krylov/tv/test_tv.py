@@ -42,6 +42,13 @@ def test_two_pixels(lam):
     assert result.objective[0] == pytest.approx(move**2 + lam * (1.2 - 2 * move), rel=1e-8)
 
 
+def test_without_a_penalty_the_nearest_image_is_proved():
+    noisy = np.random.default_rng(0).normal(size=(12, 10))
+    result = stepwell.tv(None, noisy, 0.0, shape=noisy.shape, bounds=(0, None), tol=1e-9)
+    assert result.success
+    np.testing.assert_allclose(result.x, np.maximum(noisy, 0), atol=1e-4)
+
+
 def test_one_dimension_is_the_taut_string():
     """The dual of a line: |cumsum(x − b)| <= λ, and where x jumps it is ±λ with the jump's sign."""
     random = np.random.default_rng(0)
