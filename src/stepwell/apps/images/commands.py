@@ -17,7 +17,7 @@ from stepwell.apps.files.packages import require_package
 from stepwell.apps.images.mapping import FORMATS
 from stepwell.apps.images.sources import open_image
 from stepwell.apps.images.work import write_npy
-from stepwell.arrays import Array
+from stepwell.arrays import Array, of_numpy
 from stepwell.cli.inputs import file_trouble, open_place, place_options, usage_errors, writing_trouble
 from stepwell.cli.output import Output, output_options
 from stepwell.cli.progress_bar import ProgressBar
@@ -216,4 +216,4 @@ def require_converged(run: Any) -> None:
 def like_of(array: str, device: str) -> Array | None:
     """Return an array of the library on the device where systems are solved, or None for NumPy."""
     place = open_place(array, "float64", device)
-    return None if place.library == "numpy" else place.like
+    return None if of_numpy(place.like) else place.like
