@@ -34,7 +34,10 @@ def result_of(
     if problem.lone:
         status = FitStatus.of(ends["status"][0])
         if status is FitStatus.NON_FINITE_START and problem.raises:
-            raise ValueError("the model or its derivatives are not finite at the start; allowed: another start")
+            raise ValueError(
+                "the model, its derivatives or their squares are not finite at the start; allowed: another start, or "
+                "data and parameters in other units"
+            )
         if status is FitStatus.NO_POINTS and problem.raises:
             raise ValueError("all points are masked or missing; allowed: at least one that counts")
         pcov = ends.get("pcov")

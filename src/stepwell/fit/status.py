@@ -30,7 +30,11 @@ class FitStatus(int, SolverStatus):
         "no step lowers the cost although the model promises more: the function is not smooth, or jac is wrong "
         "(stepwell.check_jac compares it with differences)",
     )
-    NON_FINITE_START = -5, 2, "the function or its derivatives are not finite at the start; nothing was fitted"
+    NON_FINITE_START = (
+        -5,
+        2,
+        "the function, its derivatives or their squares are not finite at the start; nothing was fitted",
+    )
     NON_FINITE = -6, 2, "the function is not finite at every step tried; x is the last point where it is"
     NO_POINTS = -7, 2, "no point is left: all are masked or missing"
     CROSSED_BOUNDS = -8, 2, "a lower bound is above its upper bound; nothing was fitted"
