@@ -105,7 +105,9 @@ def test_a_compiler_is_ended_in_time(script, tmp_path, monkeypatch):
     assert time.monotonic() - began < 50  # not what it sleeps
     for number in (tmp_path / "started").read_text().split():  # nor does what it started go on
         status = pathlib.Path("/proc") / number / "stat"
-        assert not status.exists() or status.read_text().split()[2] == "Z"
+        while status.exists() and status.read_text().split()[2] != "Z":  # (the kernel ends it when it comes to that)
+            assert time.monotonic() - began < 50
+            time.sleep(0.05)
 
 
 @pytest.mark.kernels
