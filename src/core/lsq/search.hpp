@@ -254,8 +254,7 @@ private:
         fresh = false;
         // (Of a fit to rounding a factor is one of rounding; noise that is given is not.)
         const bool nothing_left = constraints.rule == rule_chi2 && unpenalized <= rounding * rounding;
-        const bool is_zero = factor.count == 0 && this->reference_size == 0;
-        if (!(wanted > 0) || nothing_left || is_zero) {
+        if (!(wanted > 0) || nothing_left || stays_zero()) {
             at_end = -1;
             return;
         }
@@ -266,6 +265,15 @@ private:
         const double q = curvature_of_path(matrix.below + matrix.summed, matrix.penalty_rows);
         const double guess = max_of(0.5 * logarithm(q > 0 ? wanted / q : unit), logarithm(1e-7 * unit));
         reach_level(unit, near > 0 ? logarithm(near) : guess);
+    }
+
+    // Whether x is zero whatever lambda is. (Columns of L alone count in no size without lambda.)
+    SW_HD bool stays_zero() const {
+        double any = factor.count > 0 ? 1.0 : 0.0;
+        team.each(this->columns(), [&](int j) {
+            if (task.reference_of(j) != 0) any = 1;
+        });
+        return team.max(any) == 0;
     }
 
     SW_CALL void reach_level(double unit, double start) {
