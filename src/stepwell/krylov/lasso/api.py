@@ -85,8 +85,8 @@ def lasso(
     bounds : pair (lower, upper), Bounds or array, optional
         ``(0, None)``: X >= 0. Zero must lie within them. With groups that is the only one; not with a transform.
     method : {"auto", "admm", "fista"}, default "auto"
-        ``"admm"``: one Cholesky factor of a dense A for all columns; ``"fista"``: products alone. ``"auto"``: the first
-        where A is dense and its smaller side at most 4000.
+        ``"admm"``: factors of a dense A, one for all columns, the weight ρ of each by the balance of its residuals;
+        ``"fista"``: products alone. ``"auto"``: the first where A is dense and its smaller side at most 4000.
     x0 : array, (n,) or (n, k), optional
         Starting points; (k, n) with ``axis=0``.
     tol : float, default 1e-4

@@ -45,7 +45,7 @@ class LassoResult(ProvenResult):
     history : list of ndarray
         Proven relative gap of each column at each check.
     method : str
-        ``"admm"``, with one Cholesky factor of a dense A, or ``"fista"``.
+        ``"admm"``, with a factor of a dense A, or ``"fista"``.
     adjoint_error : float
         How far the adjoint of A is from its adjoint; about machine precision for a true pair.
     seconds : float

@@ -1,4 +1,4 @@
-"""The iterations: FISTA with restarts for any operator, ADMM with one Cholesky factor for a dense matrix.
+"""The iterations: FISTA with restarts for any operator, ADMM with a factor of a dense matrix.
 
 FISTA (Beck and Teboulle 2009), each column with its own step and restarts (O'Donoghue and Candès 2015):
 
@@ -6,8 +6,8 @@ FISTA (Beck and Teboulle 2009), each column with its own step and restarts (O'Do
     x⁺ = shrink(z − g/L);  κ = ‖A(x⁺ − z)‖²/‖x⁺ − z‖²;  κ > L: L ← κ and again
     t ← 1 where (z − x⁺)ᵀ(x⁺ − x) > 0;  z = x⁺ + (t − 1)/t⁺ (x⁺ − x)
 
-ADMM:  x = (AᵀA + ρ)⁻¹(Aᵀb + ρ(z − u)),  z = shrink(x + u),  u ← u + x − z, over-relaxed, with ρ the mean square of A's
-columns; every few steps f and a lower bound are found at z.
+ADMM:  x = (AᵀA + ρ)⁻¹(Aᵀb + ρ(z − u)),  z = shrink(x + u),  u ← u + x − z, over-relaxed; ρ begins as the mean square of
+A's columns and follows the residuals of its column (splitting.py); every few steps f and a lower bound are found at z.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from stepwell.arrays import (
     namespace_of,
     shapes_are_compiled,
     take_columns,
-    to_host,
 )
 from stepwell.krylov.lasso.penalties import Penalty
+from stepwell.krylov.lasso.splitting import Balance, Factor
 from stepwell.krylov.proven import ProvenStatus, ending
 from stepwell.krylov.tv.metric import ROUNDING
 from stepwell.krylov.tv.sweeps import put_rows
@@ -226,10 +226,12 @@ class Lasso:
     # ---- ADMM ----
 
     def admm(self, books: Books, matrix: Array) -> None:
-        """Run ADMM with one factor of the matrix until every column has ended."""
+        """Run ADMM with a factor of the matrix until every column has ended."""
         xp = namespace_of(self.B)
-        solve, rho = factored(matrix)
         columns = np.arange(int(self.B.shape[1]))
+        factor = Factor(matrix)
+        balance = Balance(factor.first, columns.size)
+        rho = copy_to_device_of(balance.rho[None, :], self.B)
         B, penalty = self.B, self.penalty
         z, u = books.best, xp.zeros_like(books.best)
         right = matrix_product(matrix.T, B)
@@ -252,38 +254,19 @@ class Lasso:
                 if ended.any() and not shapes_are_compiled(B):
                     stay = np.flatnonzero(~ended)
                     columns, penalty = columns[stay], penalty.take(stay)
-                    B, z, u, right = (take_columns(part, stay) for part in (B, z, u, right))
-            x = solve(right + rho * (z - u))
-            relaxed = OVER * x + (1 - OVER) * z
-            v = relaxed + u
-            z = penalty.shrunk(v, np.full(columns.size, 1 / rho))
+                    B, z, u, right, rho = (take_columns(part, stay) for part in (B, z, u, right, rho))
+                    balance.take(stay)
+            x = factor.solve(right + rho * (z - u), rho, balance.one)
+            before = z
+            v = OVER * x + (1 - OVER) * z + u
+            z = penalty.shrunk(v, 1 / balance.rho)
             u = v - z
+            changed = balance.factors(iteration + 1, x, z, before, u) if (iteration + 1) % EVERY == 0 else None
+            if changed is not None:
+                rho = copy_to_device_of(balance.rho[None, :], rho)
+                u = u / copy_to_device_of(changed[None, :], u)
             books.iterations[columns] += 1
             books.products[columns] += pairs
-
-
-def factored(matrix: Array) -> tuple[Callable[[Array], Array], float]:
-    """Return the map (AᵀA + ρ)⁻¹, by one Cholesky factor of the smaller of the two Gram matrices, and ρ."""
-    xp = namespace_of(matrix)
-    m, n = int(matrix.shape[0]), int(matrix.shape[1])
-    rho = float(to_host(xp.sum(matrix * matrix))) / max(1, n)
-    if not (np.isfinite(rho) and rho > 0):
-        rho = 1.0
-    wide = m < n
-    gram = matrix_product(matrix, matrix.T) if wide else matrix_product(matrix.T, matrix)
-    size = min(m, n)
-    one = copy_to_device_of(np.eye(size), gram)
-    root = xp.linalg.cholesky(gram + rho * one)
-    inverse_root = xp.linalg.solve(root, one)
-    inverse = matrix_product(inverse_root.T, inverse_root)
-    if not wide:
-        return lambda block: matrix_product(inverse, block), rho
-
-    def solve(block: Array) -> Array:  # Woodbury's formula
-        inner = matrix_product(inverse, matrix_product(matrix, block))
-        return (block - matrix_product(matrix.T, inner)) / rho
-
-    return solve, rho
 
 
 def stop_all(books: Books, columns: np.ndarray) -> None:
