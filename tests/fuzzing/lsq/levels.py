@@ -12,7 +12,7 @@ import numpy as np
 
 from fuzzing.common import exact
 from fuzzing.lsq.answers import Solved
-from fuzzing.lsq.optimality import breach
+from fuzzing.lsq.optimality import DOUBLE, breach
 from fuzzing.lsq.problem import rows_of
 
 #: The core looks for lambda^2 from e^-46 to e^30 times tr A'A / tr L'L; well inside of that a level is reachable.
@@ -128,18 +128,29 @@ def cross_validated(part: Solved) -> None:
     A = np.broadcast_to(problem.A, (systems, *problem.A.shape[1:])) * own[:, None, :]
     L = (np.eye(n) if problem.L is None else problem.L) * own[:, None, :]
 
+    # [A; unit L] = U S V': in the basis V S^-1 of what counts the trace is that of U_A (U_A'U_A + (lam / unit)^2
+    # U_L'U_L)^-1 U_A', for every lam with the same rank. (By the singular values of each lam another would count.)
+    U, values, _ = np.linalg.svd(
+        np.concatenate([A / unit[:, None, None], L], axis=1).astype(float), full_matrices=False
+    )
+    cut = max(A.shape[1] + L.shape[1], n) * DOUBLE
+    ranks = [values > near * cut * values[:, :1] for near in (0.1, 1, 10)]  # each of them may be the rank
+
     def value(fit: np.ndarray, lam: np.ndarray) -> np.ndarray:
-        # The trace is that of the first rows of an orthogonal basis of both, one below the other.
-        stacked = np.concatenate([A / unit[:, None, None], (lam / unit)[:, None, None] * L], axis=1).astype(float)
-        U, values, _ = np.linalg.svd(stacked, full_matrices=False)
-        used = values > 1e-12 * values[:, :1]
-        trace = (np.where(used[:, None, :], U[:, : A.shape[1]], 0) ** 2).sum(axis=(1, 2))
+        return np.array([value_with(used, fit, lam) for used in ranks])
+
+    def value_with(used: np.ndarray, fit: np.ndarray, lam: np.ndarray) -> np.ndarray:
+        of_A, of_L = np.split(np.where(used[:, None, :], U, 0), [A.shape[1]], axis=1)
+        own, beneath = (np.swapaxes(part, 1, 2) @ part for part in (of_A, of_L))
+        unused = ~used[:, :, None] * np.eye(used.shape[1])
+        ratio = (lam / unit).astype(float)[:, None, None]
+        trace = np.trace(np.linalg.solve(own + ratio**2 * beneath + unused, own), axis1=1, axis2=2)
         left = A.shape[1] - trace
         return np.where(left > 1e-4, fit / np.where(left > 1e-4, left, 1) ** 2, np.nan).astype(float)
 
     fit = (problem.fit(part.x) ** 2).sum(axis=1)
     found = value(fit, part.lam)
-    best, where = np.full(systems, np.inf), np.zeros(systems)
+    best, where = np.full(found.shape, np.inf), np.zeros(found.shape)
     for power in np.linspace(-8, 2, 16)[::2]:
         lam = unit * np.exp(power)
         other, sure, size = fit_with(part, lam)
@@ -149,8 +160,9 @@ def cross_validated(part: Solved) -> None:
         best = np.minimum(best, tried)
     part.find_each(
         "gcv",
-        part.finished & has_squares(unit) & (found > 1.01 * best),
+        part.finished & has_squares(unit) & (found > 1.01 * best).all(axis=0),
         lambda k: (
-            f"cross-validation is {found[k]:.4e} at lam {float(part.lam[k]):.3e}, {best[k]:.4e} at {where[k]:.3e}"
+            f"cross-validation is {found[1, k]:.4e} at lam {float(part.lam[k]):.3e}, "
+            f"{best[1, k]:.4e} at {where[1, k]:.3e}"
         ),
     )
