@@ -44,11 +44,12 @@ def solve_linear(
     """
     if (sum_bounds is not None or equality is not None) and not isinstance(A, Convolution):
         A, b = read_matrix("A", A), read_array("b", b)
-        units = units_of(A, b)
+        options = given | {"bounds": bounds, "sum_bounds": sum_bounds, "equality": equality}
+        units = units_of(A, b, options)
         if units is not None:
-            given |= {"bounds": bounds, "sum_bounds": sum_bounds, "equality": equality}
-            A, b, given = units.applied(A, b, given)
-            return units.undone(solve_linear(A, b, **given))
+            scaled, right, options = units.applied(A, b, options)
+            ends = (0.0, float("inf")) if bounds is None else bounds
+            return units.undone(solve_linear(scaled, right, **options), int(A.shape[-1]), ends, given.get("mask"))
     coefficients = None
     if equality is not None:
         matrix: Any = A if isinstance(A, Convolution) else read_matrix("A", A)
