@@ -166,6 +166,23 @@ def test_convolution_deblurs():
     assert np.linalg.norm(result.x - truth) < 0.5 * np.linalg.norm(b - truth)
 
 
+@pytest.mark.parametrize(("bounds", "most"), [((0, None), 18), (None, 28)])
+def test_deblurring_has_a_larger_weight_than_tomography(bounds, most):
+    """Most of a blur's S is nothing: with ρ from its geometric mean alone these took 22.5 and 37.5 products."""
+    side = 128
+    reach = np.arange(-9, 10)
+    weights = np.exp(-0.5 * (reach / 2.0) ** 2) / np.exp(-0.5 * (reach / 2.0) ** 2).sum()
+    line = sp.diags([np.full(side - abs(k), w) for k, w in zip(reach, weights)], list(reach))
+    A = sp.csr_matrix(sp.kron(line, line))
+    b = A @ tomography.shepp_logan_3d(side)[side // 2].ravel()
+    error = np.random.default_rng(0).standard_normal(b.shape)
+    b += 0.02 * np.linalg.norm(b) / np.linalg.norm(error) * error
+    result = stepwell.tv(A, b, 1e-3, shape=(side, side), bounds=bounds, tol=1e-3)
+    assert result.success
+    assert result.products[0] <= most
+    assert result.objective[0] == pytest.approx(objective(A, b, result.x, 1e-3, (side, side)), rel=1e-10)
+
+
 @pytest.mark.parametrize("library", ["torch", "jax"])
 def test_libraries(library):
     module = pytest.importorskip(library)

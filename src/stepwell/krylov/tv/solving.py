@@ -30,8 +30,9 @@ from stepwell.krylov.tv.task import Task, column_sums, image_sums
 from stepwell.krylov.tv.transforms import poisson_inverse
 from stepwell.krylov.tv.weighted import WeightedCertifier
 
-#: ρ of the inner loop over the geometric mean of S.
-RHO = 6.5
+#: ρ of the inner loop over the geometric mean of S where the mean of S is at most `EVEN` times that (CT, random
+#: matrices); beyond, most of a convolution's S is below what counts, and ρ grows with the root of that ratio.
+RHO, EVEN = 6.5, 3.0
 #: Sweeps of a step: at first, at least, and where A is the identity (then a gap costs no product).
 SWEEPS, LEAST_SWEEPS, SWEEPS_OF_IDENTITY = 40, 20, 10
 #: Sweeps at most, and once the gap is small.
@@ -64,7 +65,8 @@ class Solver:
     ) -> None:
         self.task, self.team = task, team
         self.base = fit_base(task) if base is None else base
-        self.rho = RHO * self.base.geometric_mean
+        uneven = self.base.column_square / (EVEN * self.base.geometric_mean) if self.base.geometric_mean else 1.0
+        self.rho = RHO * self.base.geometric_mean * (uneven**0.5 if uneven > 1 else 1.0)
         count = task.grid.batch
         self.books = Books.begin(count, SWEEPS_OF_IDENTITY if task.identity else SWEEPS)
         self.status: list[ProvenStatus | None] = [None] * count
