@@ -22,6 +22,8 @@ struct GeneralAnswer : BlockExchange<Team, Matrix, Numbers> {
     using Base::team;
     using Base::ws;
 
+    bool lacks_level = false;  // of a lambda by a level: the fit is not that, or it is of no least fit
+
     SW_HD GeneralAnswer(const Team& team, const Task<Matrix>& task) : Base(team, task) {}
 
     // Writes x, its certificate, and the status that follows.
@@ -43,8 +45,8 @@ struct GeneralAnswer : BlockExchange<Team, Matrix, Numbers> {
         residual = lost ? missing : residual_norm / b_scale;
         violation = lost ? missing : violation_of(job, measured);
         if (!lost) tally.status = judged_status(job, measured, numbers.rounds, tally.status);
-        if (tally.status == converged && !is_finite(residual) && !task.extent.gram_only)
-            tally.status = stalled;
+        const bool is_beyond = !is_finite(residual) && !task.extent.gram_only;
+        if (tally.status == converged && (lacks_level || is_beyond)) tally.status = stalled;
         team.sync();
         if (team.rank() == 0) {
             const double multiplier = lost ? missing : this->multiplier * unscale;

@@ -100,6 +100,7 @@ struct Search : GeneralSet<Team, Matrix, Numbers> {
 private:
     bool beyond = false;           // a far bound that does not count would have to
     double level = 0;              // what phi has to be
+    double factor_of_level = 0;    // over the fit without lambda; 0 where that does not make it
     bool is_cut = false;           // the search for it met the limit on solutions
     bool has_false_level = false;  // the fit without lambda, of which it is a multiple, may not be the least
 
@@ -121,7 +122,7 @@ private:
         const Constraints& constraints = job.constraints;
         at_end = 0;
         level = 0;
-        is_cut = has_false_level = false;
+        is_cut = has_false_level = this->lacks_level = false;
         // At lambda = 0 the problem is at its worst: it is solved as it would be by itself. Rules by a grid
         // begin at its upper end.
         const double unit = constraints.rule != rule_given ? trace_ratio() : 1.0;
@@ -145,11 +146,10 @@ private:
             reach_level(unit, logarithm(factor.penalty));
             if (beyond) return;
             tally.status = this->iterate_called(Pending::nothing);
-            if (tally.status == converged && misses_level()) tally.status = stalled;
+            this->lacks_level = misses_level();
         }
-        if (tally.status == converged && constraints.rule == rule_chi2 &&
-            (has_false_level || sum_hides_columns()))
-            tally.status = stalled;
+        if (constraints.rule == rule_chi2 && (has_false_level || sum_hides_columns()))
+            this->lacks_level = true;
         if (is_cut) tally.status = limit;
         if (tally.status != limit) beyond = this->keep_met_bounds();
     }
@@ -242,6 +242,7 @@ private:
     SW_HD void by_level(const Job& job, int64_t system, double unit, double near) {
         const Constraints& constraints = job.constraints;
         unpenalized = this->squared_fit();
+        factor_of_level = constraints.rule == rule_chi2 ? constraints.chi2 : 0.0;
         level = constraints.chi2 * unpenalized;
         if (constraints.rule == rule_discrepancy) {
             const double noise = constraints.noise[system * constraints.noise_stride] * b_scale;
@@ -277,17 +278,42 @@ private:
     }
 
     SW_CALL void reach_level(double unit, double start) {
-        const double wanted = level - unpenalized;
+        double wanted = level - unpenalized;
         LevelSearch along(unit, start);
         at_end = 0;
         for (int step = 0; step < LevelSearch::max_steps; ++step) {
             const Point point = evaluate(exponential(along.s));
+            if (factor_of_level > 0 && point.phi < unpenalized - LevelSearch::tolerance * wanted &&
+                lowers_level()) {
+                wanted = level - unpenalized;
+                along = LevelSearch(unit, along.s);
+                continue;
+            }
             if (absolute(point.phi - level) <= LevelSearch::tolerance * wanted) return;
             if (is_cut) return;
             if (along.next(point.phi - unpenalized, point.slope, wanted)) continue;
             at_end = along.at_end;
             return;
         }
+    }
+
+    // Whether the point fits better than that without lambda, by A itself: then the latter was not the least,
+    // and is looked for from here.
+    SW_CALL bool lowers_level() {
+        const bool trusted = this->trusting;
+        const double room = LevelSearch::tolerance * (level - unpenalized);
+        this->trusting = false;
+        this->iterate_called(Pending::nothing);
+        const double phi = this->squared_fit();
+        const bool lowers = phi < unpenalized - room;
+        if (lowers) {
+            const double least = evaluate(0.0).phi;
+            has_false_level = least > phi + room;
+            unpenalized = min_of(least, phi);
+            level = factor_of_level * unpenalized;
+        }
+        this->trusting = trusted;
+        return lowers;
     }
 
     // Whether a level that was found with tables is missed by what A made of the point.

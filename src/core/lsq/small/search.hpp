@@ -75,6 +75,10 @@ protected:
         } else {
             squared_fit = this->template residual_of_rows<false>(true);
             const double missing = level - unpenalized;
+            // (The fit without lambda was not the least then.)
+            unfit =
+                constraints.rule == rule_chi2 && squared_fit < unpenalized - LevelSearch::tolerance * missing;
+            if (unfit) return false;
             const bool met = absolute(squared_fit - level) <= LevelSearch::tolerance * missing;
             if (met || evaluations == LevelSearch::max_steps ||
                 !this->along.next(squared_fit - unpenalized, 2 * nu * nu * curvature_of_path(), missing)) {
