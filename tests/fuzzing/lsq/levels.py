@@ -144,7 +144,8 @@ def cross_validated(part: Solved) -> None:
         own, beneath = (np.swapaxes(part, 1, 2) @ part for part in (of_A, of_L))
         unused = ~used[:, :, None] * np.eye(used.shape[1])
         ratio = (lam / unit).astype(float)[:, None, None]
-        trace = np.trace(np.linalg.solve(own + ratio**2 * beneath + unused, own), axis1=1, axis2=2)
+        inverse = np.linalg.pinv(own + ratio**2 * beneath + unused, hermitian=True)  # (lam = 0: of A alone)
+        trace = np.trace(inverse @ own, axis1=1, axis2=2)
         left = A.shape[1] - trace
         return np.where(left > 1e-4, fit / np.where(left > 1e-4, left, 1) ** 2, np.nan).astype(float)
 
