@@ -58,12 +58,32 @@ def test_html_is_escaped():
     assert Marked()._repr_html_() == f"<table><caption>Marked</caption>{rows}</table>"
 
 
-def test_true_shows_a_bar_and_a_callable_goes_on_working(capsys):
+T = np.linspace(0, 3, 16)
+DECAYS = np.array([[2.0], [1.0], [0.5]]) * np.exp(-1.5 * T)
+#: Calls with an argument `progress`, each on its way to one array.
+TELLING = {
+    "nnls": lambda progress: stepwell.nnls(A, B.T, progress=progress).x,
+    "lsq_linear": lambda progress: stepwell.lsq_linear(A, B.T, bounds=(-1, 1), progress=progress).x,
+    "lsq_gram": lambda progress: stepwell.lsq_gram(A.T @ A, B.T @ A, progress=progress).x,
+    "curve_fit": lambda progress: (
+        stepwell.curve_fit(lambda t, a, k: a * np.exp(-k * t), T, DECAYS, [1, 1], progress=progress).x
+    ),
+    "curve_fit of a compiled model": lambda progress: (
+        stepwell.curve_fit(stepwell.models.exponentials(1), T, DECAYS, [1, 1], progress=progress).x
+    ),
+    "least_squares": lambda progress: stepwell.least_squares(lambda x: x**2 - 2, np.ones((3, 2)), progress=progress).x,
+    "centroidal": lambda progress: (
+        stepwell.apps.voronoi.centroidal(3, resolution=16, maxiter=3, progress=progress).sites
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TELLING)
+def test_true_shows_a_bar_and_a_callable_goes_on_working(name, capsys):
     told = []
-    plain = stepwell.nnls(A, B.T)
-    for progress in (True, False, None, lambda *news: told.append(news)):
-        again = stepwell.nnls(A, B.T, progress=progress)
-        np.testing.assert_array_equal(again.x, plain.x)
+    plain = TELLING[name](None)
+    for progress in (True, False, lambda *news: told.append(news)):
+        np.testing.assert_array_equal(TELLING[name](progress), plain)
     assert told[-1] == (3, 3)
     assert capsys.readouterr().out == ""  # nothing moves in a pipe
 

@@ -12,6 +12,7 @@ from stepwell.arrays import is_array, is_cuda
 from stepwell.arrays.bounds import split_bounds
 from stepwell.common.checks import read_switch, read_whole, require, warn_caller
 from stepwell.common.keywords import keywords_told
+from stepwell.common.progress import with_bar
 from stepwell.common.typing import ArrayLike
 from stepwell.derivatives import plug_for
 from stepwell.derivatives.fit import Given
@@ -31,6 +32,7 @@ from stepwell.fit.whitening import whitened
 Loss = Literal["linear", "soft_l1", "huber", "cauchy", "arctan", "poisson"]
 
 
+@with_bar("fits")
 @keywords_told
 def curve_fit(
     f: Callable[..., Any],
@@ -62,7 +64,7 @@ def curve_fit(
     maxfev: int | None = None,
     max_nfev: int | None = None,
     threads: int | None = None,
-    progress: Callable[[int, int], object] | None = None,
+    progress: Callable[[int, int], object] | bool | None = None,
     callback: Callable[[Any], object] | None = None,
     dim: str | None = None,
 ) -> FitResult:
@@ -134,8 +136,8 @@ def curve_fit(
         Limit on evaluations, by SciPy's two names.
     threads : int, default all
         CPU threads, beside those of `f`.
-    progress : callable, optional
-        Called as ``progress(done, problems)`` after each turn.
+    progress : callable or bool, optional
+        Called as ``progress(done, problems)`` after each turn. True shows a bar, in a terminal or a notebook.
     callback : callable, optional
         Called with the points (k, n) that the running problems have come to; StopIteration ends the fit.
         (Ctrl-C raises :class:`stepwell.Interrupted`, whose `result` has the best points so far, but for fits by
@@ -264,6 +266,7 @@ class _Compiled:
         return self._fit(problem)
 
 
+@with_bar("fits")
 @keywords_told
 def least_squares(
     fun: Callable[..., Any],
@@ -293,7 +296,7 @@ def least_squares(
     uncertainty: Literal["covariance", "stderr"] | None = "covariance",
     maxiter: int | None = None,
     threads: int | None = None,
-    progress: Callable[[int, int], object] | None = None,
+    progress: Callable[[int, int], object] | bool | None = None,
 ) -> FitResult:
     """Minimise ½Σρ(r_i(x)²) within bounds: one problem, or a batch of them.
 

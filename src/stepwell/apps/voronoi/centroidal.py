@@ -16,6 +16,7 @@ from stepwell.apps.voronoi.tessellation import Intermediate, Tessellation
 from stepwell.arrays import Array
 from stepwell.arrays.checks import require_one_home
 from stepwell.common.checks import read_choice, read_seed, read_switch, require_function
+from stepwell.common.progress import as_told, with_bar
 from stepwell.quasi_newton.settings import Settings
 
 METHODS = ("lbfgsb", "lloyd")
@@ -23,6 +24,7 @@ METHODS = ("lbfgsb", "lloyd")
 _HISTORY_ROOM = 1 << 16
 
 
+@with_bar("iterations")
 def centroidal(
     sites: Array | int,
     density: Any = 1.0,
@@ -40,7 +42,7 @@ def centroidal(
     like: Array | None = None,
     time_parts: bool = False,
     callback: Callable[[Intermediate], Any] | None = None,
-    progress: Callable[[int, int], Any] | None = None,
+    progress: Callable[[int, int], Any] | bool | None = None,
 ) -> Tessellation:
     """Move sites until each is the centroid of its own Voronoi cell.
 
@@ -79,8 +81,8 @@ def centroidal(
     callback : callable, optional
         ``callback(intermediate)`` after each iteration, with fields ``iteration energy normalized_energy sites``;
         StopIteration ends the run. On a device, every iteration then waits for the host.
-    progress : callable, optional
-        ``progress(iteration, maxiter)`` after each iteration; on a device as `callback`.
+    progress : callable or bool, optional
+        ``progress(iteration, maxiter)`` after each iteration; on a device as `callback`. True shows a bar.
 
     Returns
     -------
@@ -117,5 +119,5 @@ def centroidal(
         like=start,
         history=int(min(_HISTORY_ROOM, 21 * (maxiter + 1))),
     )
-    run = Run(energy, settings, callback, progress, time_parts, host_template(sites, density, like))
+    run = Run(energy, settings, callback, as_told(progress), time_parts, host_template(sites, density, like))
     return run.finish(*(run.lbfgsb(start) if method == "lbfgsb" else run.lloyd(start)))

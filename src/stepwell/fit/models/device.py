@@ -37,6 +37,8 @@ def curve_fit(
         model, shared_x, fit.y, fit.start, fit.low, fit.high, Settings(**fit.options), weights=fit.weights,
         x_on_device=own_points, uncertainty=fit.uncertainty, problems=fit.problems,
     )  # fmt: skip
+    if fit.progress is not None:  # of one launch there is nothing to tell before
+        fit.progress(fit.problems, fit.problems)
     again = _Again(model, xdata if not own else own_points, own, ydata, fit.weights, ends["x"])
     return result_on_device(ends, fit.lead, model.parameters, again)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,33 @@ def _address(array: np.ndarray | None) -> int:
     return 0 if array is None else int(array.ctypes.data)
 
 
+#: Whoever watches is told so often, of ranges of so many fits at least.
+TOLD, RANGE = 50, 4096
+
+
 def fit(model: Described, problem: Any) -> dict[str, Any]:
-    """Fit a batch (`stepwell.fit.problem.FitProblem`) and return its ends."""
+    """Fit a batch (`stepwell.fit.problem.FitProblem`) and return its ends; in ranges where somebody watches."""
+    if problem.progress is None or problem.problems == 0:
+        return _fit(model, problem)
+    count, parts = problem.problems, []
+    size = max(RANGE, -(-count // TOLD))
+    for first in range(0, count, size):
+        parts.append(_fit(model, _of_range(problem, slice(first, first + size))))
+        problem.progress(min(first + size, count), count)
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def _of_range(problem: Any, some: slice) -> Any:
+    own = {
+        name: rows[some]
+        for name in ("x0", "low", "high", "y", "weights")
+        if (rows := getattr(problem, name)) is not None and len(rows) == problem.problems
+    }
+    x = problem.x[..., some, :] if problem.own_x else problem.x
+    return dataclasses.replace(problem, x=x, **own)
+
+
+def _fit(model: Described, problem: Any) -> dict[str, Any]:
     dtype = np.float32 if problem.single else np.float64
     options = problem.options(float(np.finfo(dtype).eps))
     threads = options.pop("threads")
