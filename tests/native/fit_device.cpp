@@ -112,7 +112,7 @@ int main() {
         }
         s.floor = 8 * double_epsilon * double_epsilon * squares;
         if (counted == 0) s.status = FitStatus::no_points;
-        const Problem problem = {x.data(), y.data() + k * points, weights.data() + k * points, 1};
+        const FitArrays problem = {x.data(), y.data() + k * points, weights.data() + k * points, 1};
         while (s.status == FitStatus::running) {
             double cost, g[4], H[10];
             evaluate(job, problem, s.trial, cost, g, H);

@@ -31,7 +31,7 @@ int main() {
     std::vector<int64_t> moments(moments_per_site * (count + 1)), spread(2), entries(1);
     receive(xy.data(), xy.size());
     receive(weights.data(), weights.size());
-    const Plan plan{height,
+    const VoronoiPlan plan{height,
                     width,
                     count,
                     double(height > width ? height : width),
@@ -49,7 +49,7 @@ int main() {
                     address(history),
                     2,
                     address(entries)};
-    const Plan* p = &plan;
+    const VoronoiPlan* p = &plan;
     const double* sites = xy.data();
     const auto run = [](unsigned grid_blocks, auto kernel) {
         emulator::launch(grid_blocks, threads, kernel);
