@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -43,7 +43,26 @@ def beams(path: str | os.PathLike[str]) -> list[str]:
     """
     require_h5py()
     with open_hdf5(path) as file, damage_told(path):
-        return sorted(name for name in own_groups(file) if name.startswith("BEAM"))
+        return _names(own_groups(file))
+
+
+def _names(groups: Iterable[str]) -> list[str]:
+    return sorted(name for name in groups if name.startswith("BEAM"))
+
+
+def chosen_beams(
+    path: str | os.PathLike[str], groups: Iterable[str], beam: str | None, product: str = "GEDI L1B"
+) -> list[str]:
+    """Return the beam that is wanted, or all of a granule with these groups; raise where there is none."""
+    names = _names(groups)
+    if not names:
+        raise Unreadable(f"{os.fspath(path)}: holds no group BEAM...; it is no {product} granule")
+    _require_beam(beam, names)
+    return names if beam is None else [beam]
+
+
+def _require_beam(beam: str | None, names: list[str]) -> None:
+    require(beam is None or beam in names, "beam", beam, ", ".join(names) + meant(beam, names))
 
 
 def shot_counts(path: str | os.PathLike[str], beam: str | None = None) -> dict[str, int]:
@@ -57,10 +76,10 @@ def shot_counts(path: str | os.PathLike[str], beam: str | None = None) -> dict[s
     require_h5py()
     with open_hdf5(path) as file, damage_told(path):
         groups = own_groups(file)
-        names = sorted(name for name in groups if name.startswith("BEAM"))
+        names = _names(groups)
         held = {name: own_datasets(groups[name]).get("rx_sample_count") for name in names}
         counts = {name: 0 if one is None else len(one) for name, one in held.items()}
-    require(beam is None or beam in names, "beam", beam, ", ".join(names) + meant(beam, names))
+    _require_beam(beam, names)
     return {name: count for name, count in counts.items() if beam in (None, name)}
 
 
@@ -141,12 +160,8 @@ def read_parts(
     with open_hdf5(path) as file:
         with damage_told(path):
             groups = own_groups(file)
-            names = sorted(name for name in groups if name.startswith("BEAM"))
-        if not names:
-            raise Unreadable(f"{os.fspath(path)}: holds no group BEAM...; it is no GEDI L1B granule")
-        require(beam is None or beam in names, "beam", beam, ", ".join(names) + meant(beam, names))
         looked_at = False
-        for name in names if beam is None else [beam]:
+        for name in chosen_beams(path, groups, beam):
             with damage_told(path):
                 group = own_datasets(groups[name])
                 places = own_datasets(own_groups(groups[name]).get("geolocation", groups[name]))
@@ -179,7 +194,7 @@ def unplaced(path: str | os.PathLike[str], beam: str | None = None) -> list[str]
     found: dict[str, list[str]] = {}
     with open_hdf5(path) as file, damage_told(path):
         groups = own_groups(file)
-        for name in sorted(name for name in groups if name.startswith("BEAM") and beam in (None, name)):
+        for name in (name for name in _names(groups) if beam in (None, name)):
             shots = own_datasets(groups[name])
             count = shots["rx_sample_count"].shape if "rx_sample_count" in shots else ()
             if len(count) != 1:  # whoever reads it is told so

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.apps.files.hdf5 import open_hdf5, own_datasets, own_groups, read_dataset, require_h5py
-from stepwell.common.checks import meant, require
+from stepwell.apps.waveform.gedi import chosen_beams
 from stepwell.common.files import Unreadable, damage_told
 
 #: One number per shot, and 101 in ``rh``: heights above the ground below which 0, 1, ..., 100 % of the energy lie.
@@ -52,11 +52,7 @@ def load_gedi_l2a(path: str | os.PathLike[str], beam: str | None = None) -> dict
     found: list[dict[str, np.ndarray]] = []
     with open_hdf5(path) as file, damage_told(path):
         groups = own_groups(file)
-        beams = sorted(one for one in groups if one.startswith("BEAM"))
-        if not beams:
-            raise Unreadable(f"{name}: holds no group BEAM...; it is no GEDI granule")
-        require(beam is None or beam in beams, "beam", beam, ", ".join(beams) + meant(beam, beams))
-        for one in beams if beam is None else [beam]:
+        for one in chosen_beams(path, groups, beam, "GEDI"):
             held = own_datasets(groups[one])
             _require_fields(name, one, held)
             columns = {field: np.asarray(read_dataset(path, held[field])) for field in FIELDS}
