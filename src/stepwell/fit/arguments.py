@@ -233,6 +233,13 @@ def read_weights(
     return None if weights is None else np.ascontiguousarray(weights)
 
 
+def require_counts(y: Array, weights: Array | None, sigma: Any) -> None:
+    """Raise where data (1 or problems, m), of whatever library, are no counts."""
+    require(sigma is None, "sigma", sigma, "None with loss='poisson', whose data have their own variance")
+    below = y < 0 if weights is None else (y < 0) & (weights != 0)
+    require(not bool(below.any()), "ydata", "negative", "counts, 0 or more, with loss='poisson'")
+
+
 def owns_x(xdata: Any, lead: tuple[int, ...], points: int, own_x: bool | None) -> bool:
     """Whether x belongs to the problems: where its shape is that of ydata, or where it is said."""
     own_x = None if own_x is None else read_switch("own_x", own_x)
@@ -282,13 +289,7 @@ def read_curve(
     low, high = hold_fixed(fixed, x0, low, high, lead, names)
     weights = read_weights(sigma, mask, y, nan_policy == "omit", lead, points)
     if options["loss"] == "poisson":
-        require(sigma is None, "sigma", sigma, "None with loss='poisson', whose data have their own variance")
-        counted = (
-            y
-            if weights is None
-            else np.where(np.broadcast_to(weights, y.reshape(-1, points).shape).reshape(y.shape) != 0, y, 0)
-        )
-        require(not bool((counted < 0).any()), "ydata", "negative", "counts, 0 or more, with loss='poisson'")
+        require_counts(y.reshape(-1, points), weights, sigma)
     if single:
         x0, low, high = in_single(x0, low, high)
     if own:

@@ -22,6 +22,7 @@ from stepwell.fit.arguments import (
     owns_x,
     read_bounds,
     read_rows,
+    require_counts,
 )
 from stepwell.fit.problem import FitProblem
 from stepwell.fit.result import FitResult
@@ -87,9 +88,7 @@ def read_on_device(
         _, low, high = in_single(np.zeros((1, n)), low, high)
     weights = _weights(sigma, mask, nan_policy == "omit", y, lead, points)
     if options["loss"] == "poisson":
-        require(sigma is None, "sigma", sigma, "None with loss='poisson', whose data have their own variance")
-        below = (y < 0) if weights is None else (y < 0) & (weights != 0)
-        require(not bool(xp.any(below)), "ydata", "negative", "counts, 0 or more, with loss='poisson'")
+        require_counts(y, weights, sigma)
     absolute = read_switch("absolute_sigma", absolute_sigma)
     plain = FitProblem(np.empty((0, n)), low, high, lead, not lead, single, template, absolute=absolute, **options)
     return DeviceFit(
