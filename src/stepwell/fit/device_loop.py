@@ -30,13 +30,12 @@ from stepwell.arrays.device_memory import DeviceMemory
 from stepwell.arrays.forward_mode import Programs, programs_for
 from stepwell.arrays.kinds import as_contiguous
 from stepwell.cuda import runtime
-from stepwell.cuda.layouts import structure
 from stepwell.fit.device_arguments import DeviceFit, core_options, read_on_device, result_on_device
 from stepwell.fit.functions import Curve, Function, called_jac, parameter_names
 from stepwell.fit.library_evaluation import SHRINK
 from stepwell.fit.models.cuda import end_columns
 from stepwell.fit.models.host import ends_of
-from stepwell.fit.models.job import COUNTS, REALS, Arrays
+from stepwell.fit.models.job import Arrays, Settings, answers, job_of
 from stepwell.fit.problem import FitProblem
 from stepwell.fit.result import FitResult
 
@@ -88,31 +87,22 @@ class _Batch:
         self.memory = memory = DeviceMemory(fit.template)
         memory.make_current()
         n, B = fit.parameters, fit.problems
-        bounds = [memory.upload(np.ascontiguousarray(side).tobytes()) for side in (fit.low, fit.high)]
-        wanted = fit.uncertainty
+        bounds = {id(side): memory.upload(np.ascontiguousarray(side).tobytes()) for side in (fit.low, fit.high)}
+        filled = answers(memory.empty, B, n, fit.real, fit.uncertainty)
         self.arrays = Arrays(
-            x=None,
-            y=fit.y,
-            weights=fit.weights,
-            start=fit.start,
-            low=bounds[0],
-            high=bounds[1],
-            values=memory.empty((B, n), fit.real),
-            variances=memory.empty((B, n), "float64") if wanted is not None else None,
-            covariance=memory.empty((B, n, n), "float64") if wanted == "covariance" else None,
-            reals=memory.empty((len(REALS), B), "float64"),
-            counts=memory.empty((len(COUNTS), B), "int32"),
-            active=memory.empty((B, n), "int8"),
+            x=None, y=fit.y, weights=fit.weights, start=fit.start, low=fit.low, high=fit.high, **filled
         )
         end_reals, end_counts = end_columns(n)  # of a state, beside the trial point, S, five reals and three counts
-        self._kept: list[Array] = []
+        self._kept: list[Array] = list(bounds.values())
         self._reals = self._room((end_reals + n + n * (n + 1) // 2 + 5, B), "float64")
         self._counts = self._room((end_counts + 3, B), "int32")
         self._sums = self._room((1 + n + n * (n + 1) // 2, B), "float64")
         blocks = _blocks(B)
         self._going, self._totals = self._room(blocks * THREADS // 32, "int32"), self._room(blocks, "int32")
         self._running, self._seen = self._room(1, "int32"), runtime.PinnedBuffer(4)
-        self._job = self._make_job()
+        self._job = job_of(
+            self.arrays, Settings(**fit.options), lambda one: memory.address(bounds.get(id(one), one)), B, fit.points, n
+        )
         defines = kernel_defines(fit.single, n)
         self._kernels = {
             name: runtime.load_kernel("fit_turn", name, defines, memory.device_id)
@@ -123,41 +113,6 @@ class _Batch:
         """Return the address of an array that lives as long as the batch."""
         self._kept.append(self.memory.empty(shape, dtype))
         return self.memory.address(self._kept[-1])
-
-    def _make_job(self) -> Any:
-        fit, a, address = self.fit, self.arrays, self.memory.address
-        options = fit.options
-        n = fit.parameters
-        names = ("ftol", "gtol", "xtol", "epsilon", "max_iterations", "max_evaluations", "single", "secant")
-
-        def step(array: Array | None, size: int) -> int:
-            return size if array is not None and array.shape[0] > 1 else 0
-
-        return structure("FitModelJob")(
-            problems=fit.problems,
-            points=fit.points,
-            parameters=n,
-            y=address(a.y),
-            y_stride=step(a.y, fit.points),
-            weights=address(a.weights),
-            weights_stride=step(a.weights, fit.points),
-            start=address(a.start),
-            start_stride=step(a.start, n),
-            low=address(a.low),
-            high=address(a.high),
-            low_stride=step(fit.low, n),
-            high_stride=step(fit.high, n),
-            options=structure("FitOptions")(**{name: options[name] for name in names}),
-            loss=options["loss"],
-            loss_scale=options["scale"],
-            unit_variance=int(options["absolute"]),
-            values=address(a.values),
-            variances=address(a.variances),
-            covariance=address(a.covariance),
-            reals=address(a.reals),
-            counts=address(a.counts),
-            active=address(a.active),
-        )
 
     def _launch(self, name: str, blocks: int, *arguments: Any, threads: int = THREADS) -> None:
         address = self.memory.address

@@ -11,7 +11,7 @@ from stepwell.arrays.device_memory import DeviceMemory
 from stepwell.cuda import runtime
 from stepwell.cuda.layouts import structure
 from stepwell.fit.models.host import ends_of
-from stepwell.fit.models.job import COUNTS, REALS, Arrays, Described, Settings, across_of, make_job
+from stepwell.fit.models.job import Arrays, Described, Settings, across_of, answers, make_job
 
 #: The core's templates of models.
 TEMPLATES = {
@@ -139,12 +139,7 @@ def fit_on_device(
         start=start,
         low=low,
         high=high,
-        values=memory.empty((problems, n), real),
-        variances=memory.empty((problems, n), "float64") if uncertainty is not None else None,
-        covariance=memory.empty((problems, n, n), "float64") if uncertainty == "covariance" else None,
-        reals=memory.empty((len(REALS), problems), "float64"),
-        counts=memory.empty((len(COUNTS), problems), "int32"),
-        active=memory.empty((problems, n), "int8"),
+        **answers(memory.empty, problems, n, real, uncertainty),
     )
     uploaded = {id(low): bounds[0], id(high): bounds[1], id(x): shared_x}
     job = make_job(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from stepwell import _core
-from stepwell.fit.models.job import COUNTS, REALS, Arrays, Described, Settings, across_of, make_job, read_x
+from stepwell.fit.models.job import COUNTS, REALS, Arrays, Described, Settings, across_of, answers, make_job, read_x
 
 
 def _address(array: np.ndarray | None) -> int:
@@ -51,7 +51,6 @@ def _fit(model: Described, problem: Any) -> dict[str, Any]:
     y = np.ascontiguousarray(problem.y, dtype=dtype)
     points = y.shape[-1]
     x = read_x(model, problem.x, problem.own_x, points, dtype)
-    wanted = problem.uncertainty is not None
     arrays = Arrays(
         x=x,
         y=y,
@@ -59,12 +58,7 @@ def _fit(model: Described, problem: Any) -> dict[str, Any]:
         start=np.ascontiguousarray(problem.x0, dtype=dtype),
         low=np.ascontiguousarray(problem.low, dtype=np.float64),
         high=np.ascontiguousarray(problem.high, dtype=np.float64),
-        values=np.empty((problems, n), dtype),
-        variances=np.empty((problems, n)) if wanted else None,
-        covariance=np.empty((problems, n, n)) if problem.uncertainty == "covariance" else None,
-        reals=np.empty((len(REALS), problems)),
-        counts=np.empty((len(COUNTS), problems), np.int32),
-        active=np.empty((problems, n), np.int8),
+        **answers(np.empty, problems, n, dtype, problem.uncertainty),
     )
     job = make_job(model, arrays, Settings(**options), across_of(model, x), _address, problems)
     with np.errstate(all="ignore"):

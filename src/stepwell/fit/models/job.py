@@ -1,4 +1,4 @@
-"""A fit by a compiled model as the core reads it, on the host and on a device: sizes, options and addresses."""
+"""Fits as the core reads them, on the host and on a device: sizes, options and addresses."""
 
 from __future__ import annotations
 
@@ -84,32 +84,30 @@ def across_of(model: Described, x: np.ndarray) -> int:
     return across if alike else 0
 
 
-def make_job(
-    model: Described,
-    arrays: Arrays,
-    settings: Settings,
-    across: int,
-    address: Callable[[Any], int],
-    problems: int,
+def answers(empty: Callable[..., Any], problems: int, n: int, real: Any, uncertainty: str | None) -> dict[str, Any]:
+    """Return what fits fill, by the names of `Arrays`; ``empty(shape, dtype)`` makes an array."""
+    return dict(
+        values=empty((problems, n), real),
+        variances=None if uncertainty is None else empty((problems, n), "float64"),
+        covariance=empty((problems, n, n), "float64") if uncertainty == "covariance" else None,
+        reals=empty((len(REALS), problems), "float64"),
+        counts=empty((len(COUNTS), problems), "int32"),
+        active=empty((problems, n), "int8"),
+    )
+
+
+def job_of(
+    arrays: Arrays, settings: Settings, address: Callable[[Any], int], problems: int, points: int, n: int
 ) -> Any:
-    """Return the core's ``FitModelJob``; the arrays have to live as long as it is used."""
-    kind = "grid_spot" if across else model.kind
-    n, points = model.n, int(arrays.y.shape[-1])
+    """Return the core's ``FitModelJob``, without a model; the arrays have to live as long as it is used."""
 
     def step(array: Any, size: int) -> int:
         return size if array is not None and array.shape[0] > 1 else 0
 
-    job = structure("FitModelJob")(
+    return structure("FitModelJob")(
         problems=problems,
         points=points,
         parameters=n,
-        variables=len(model.variables),
-        model=_core.FIT_MODELS[kind],
-        count=model.count,
-        flag=int(model.flag),
-        across=across,
-        x=address(arrays.x),
-        x_stride=len(model.variables) * points if arrays.x.ndim == 3 else 0,
         y=address(arrays.y),
         y_stride=step(arrays.y, points),
         weights=address(arrays.weights),
@@ -140,6 +138,22 @@ def make_job(
         counts=address(arrays.counts),
         active=address(arrays.active),
     )
+
+
+def make_job(
+    model: Described,
+    arrays: Arrays,
+    settings: Settings,
+    across: int,
+    address: Callable[[Any], int],
+    problems: int,
+) -> Any:
+    """Return the core's ``FitModelJob`` of a compiled model."""
+    points = int(arrays.y.shape[-1])
+    job = job_of(arrays, settings, address, problems, points, model.n)
+    job.variables, job.model = len(model.variables), _core.FIT_MODELS["grid_spot" if across else model.kind]
+    job.count, job.flag, job.across = model.count, int(model.flag), across
+    job.x, job.x_stride = address(arrays.x), len(model.variables) * points if arrays.x.ndim == 3 else 0
     program = model.program
     if program is not None:
         job.program = program.instructions.ctypes.data
