@@ -33,6 +33,8 @@ COVARIANCE = 0.05**2 * np.exp(-np.abs(T[:, None] - T) / 0.1)
         {"sigma": SIGMA, "absolute_sigma": True},
         {"sigma": COVARIANCE, "absolute_sigma": True},
         {"bounds": ([0, 0, 0], [5, 5, 5])},
+        {"bounds": ([0, 0, 0], [5, 5, 5]), "method": "trf"},
+        {"bounds": ([0, 0, 0], [5, 5, 5]), "method": "dogbox"},
         {"jac": lambda t, a, k, c: np.stack([np.exp(-k * t), -a * t * np.exp(-k * t), np.ones_like(t)], axis=1)},
     ],
 )

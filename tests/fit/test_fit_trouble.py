@@ -231,7 +231,7 @@ def test_no_fits_at_all():
 @pytest.mark.parametrize(
     ("wrong", "match"),
     [
-        (dict(method="trf"), "lm"),
+        (dict(method="bfgs"), "lm"),
         (dict(loss="hubr"), "huber"),
         (dict(sigma=-np.ones(20)), "positive"),
         (dict(fixed=["b"]), "fixed"),

@@ -96,8 +96,8 @@ def curve_fit(
     bounds : pair or dict, optional
         (lower, upper): numbers, (n,) or (..., n); or a ``scipy.optimize.Bounds``; or pairs by the names of parameters,
         where those that are left out have none.
-    method : {None, "lm"}
-        There is one method, which takes bounds.
+    method : {None, "lm", "trf", "dogbox"}
+        SciPy's names, all of which stand for one method. It takes bounds.
     jac : callable, {"2-point", "3-point", "cs"}, optional
         Derivatives (m, n), of many problems (k, m, n), called as `f` is. By default PyTorch and JAX differentiate by
         forward mode; NumPy and CuPy functions are differenced at points inside the bounds.

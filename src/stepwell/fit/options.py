@@ -20,13 +20,15 @@ from stepwell.common.threads import read_threads
 from stepwell.fit.arguments import on_host
 from stepwell.fit.problem import LOSSES
 
-METHODS = "None or 'lm': one method, which takes bounds"
+#: SciPy's names, any of which stands for the one method that there is.
+METHODS = ("lm", "trf", "dogbox")
 
 
 def read_options(given: dict[str, Any]) -> dict[str, Any]:
     """Return the options that both calls have, checked."""
     method = given.pop("method")
-    require(method is None or (isinstance(method, str) and method == "lm"), "method", method, METHODS)
+    if method is not None:
+        read_choice("method", method, METHODS)
     scale = given.pop("x_scale")
     if not (scale is None or (isinstance(scale, str) and scale == "jac")):
         given_scale = on_host("x_scale", scale)
