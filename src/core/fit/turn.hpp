@@ -27,9 +27,10 @@ struct FitConstants {
     static constexpr double accept = 1e-4;       // least ratio of true to foretold decrease
     static constexpr double first_radius = 0.7;  // over the length of the start; MINPACK: 100, TRF: 1
     static constexpr double tail = 0.05;         // the secant term counts below this promise
+    static constexpr double timid = 0.03;        // or where it foretells less than this part of the promise
     static constexpr double quiet = 1e-4;        // the last step took less than this of the cost
     static constexpr int stall = 30, wall = 12;  // rejections in a row; of points that are not finite
-    static constexpr int damping_tries = 12;
+    static constexpr int damping_tries = 12, bent_tries = 4;  // the latter where S bends the wrong way
 };
 
 template <class Size>
@@ -163,31 +164,60 @@ SW_HD double length_of(Size n, const BoundedStep<N>& step) {
     return square_root(sum);
 }
 
-// Damps the step until it is as long as the radius: λ inside a bracket (0, ‖b‖/Δ), from the last one.
+// Damps the step until it is as long as the radius: λ inside a bracket (0, ‖b‖/Δ + bend), from the last one.
+// `bend` is how much S may bend the model the wrong way. Returns whether a few λ have made up for that.
 template <class Size>
-SW_HD_CALLED void damp_step(Size n, ScaledModel<Size::capacity>& model, double radius, double before,
-                            double& damping, BoundedStep<Size::capacity>& step) {
+SW_HD_CALLED bool damp_step(Size n, ScaledModel<Size::capacity>& model, double radius, double before,
+                            double bend, double& damping, BoundedStep<Size::capacity>& step) {
     constexpr int N = Size::capacity;
-    double length = length_of(n, step), size = 0, diagonal[N];
+    double size = 0, diagonal[N];
+    bool definite = false;
     for (int i = 0; i < n; ++i) {
         size += model.b[i] * model.b[i];
         diagonal[i] = model.A[at(i, i)];
     }
-    double low = 0, high = square_root(size) / max_of(radius, 1e-300);
+    double low = 0, high = square_root(size) / max_of(radius, 1e-300) + bend;
     double next = clamp_to(before, 1e-3 * high, high);
+    const double least = bend > 0 ? 1e-10 : 1e-300;
     for (int turn = 0; turn < FitConstants::damping_tries; ++turn) {
         damping = next;
         for (int i = 0; i < n; ++i) model.A[at(i, i)] = diagonal[i] + damping;
-        bounded_step(n, model.A, model.b, model.low, model.high, 1e-300, true, step);
-        length = length_of(n, step);
-        if (length >= 0.9 * radius && length <= 1.1 * radius) break;
-        (length > radius ? low : high) = damping;
-        // The length falls about as 1/(a + λ); a power of 5/4 overtakes that.
-        const double factor = length / radius;
-        next = damping * factor * square_root(square_root(factor));
+        if (bounded_step(n, model.A, model.b, model.low, model.high, least, bend == 0, step)) {
+            definite = true;
+            const double length = length_of(n, step);
+            if (length >= 0.9 * radius && length <= 1.1 * radius) break;
+            (length > radius ? low : high) = damping;
+            // The length falls about as 1/(a + λ); a power of 5/4 overtakes that.
+            const double factor = length / radius;
+            next = damping * factor * square_root(square_root(factor));
+        } else {
+            if (!definite && turn + 1 >= FitConstants::bent_tries) break;
+            low = next = damping;
+        }
         if (!(next > low && next < high)) next = square_root(max_of(low, 1e-6 * high) * high);
     }
     for (int i = 0; i < n; ++i) model.A[at(i, i)] = diagonal[i];
+    return definite;
+}
+
+// The step with S, where that is definite or damped as much as that takes, and foretells enough.
+template <class Size>
+SW_HD bool curved_step(Size n, const FitState<Size::capacity>& s, ScaledModel<Size::capacity>& model,
+                       double& damping, BoundedStep<Size::capacity>& step) {
+    double square = 0;
+    for (int i = 0; i < n; ++i) {
+        for (int j = 0; j <= i; ++j) {
+            const double entry = s.S[at(i, j)] * model.to_x[i] * model.to_x[j];
+            model.A[at(i, j)] += entry;
+            square += (i == j ? 1 : 2) * entry * entry;
+        }
+    }
+    if (bounded_step(n, model.A, model.b, model.low, model.high, 1e-10, false, step)) {
+        const double foretold = -model_value(n, model.A, model.b, step.d);
+        if (s.rejections == 0 && foretold < FitConstants::timid * s.promise * s.cost) return false;
+        if (!(length_of(n, step) > 1.1 * s.radius)) return true;
+    }
+    return damp_step(n, model, s.radius, s.damping, square_root(square), damping, step);
 }
 
 // Ends the fit at x, or finds the next trial point.
@@ -231,21 +261,21 @@ SW_HD bool aim(Size n, const FitOptions& options, const double* low, const doubl
     if (s.iterations >= options.max_iterations || s.evaluations >= options.max_evaluations)
         return end(FitStatus::limit);
 
+    if (s.radius < 0) s.radius = place > 0 ? FitConstants::first_radius * square_root(place) : 100;
     s.secant_used = 0;
+    double damping = 0;
     if (options.secant && s.secant_helps && s.promise <= FitConstants::tail) {
         ScaledModel<N> curved = model;
-        for (int i = 0; i < n; ++i)
-            for (int j = 0; j <= i; ++j) curved.A[at(i, j)] += s.S[at(i, j)] * model.to_x[i] * model.to_x[j];
         BoundedStep<N> other;
-        if (bounded_step(n, curved.A, curved.b, curved.low, curved.high, 1e-10, false, other)) {
-            model = curved;
+        if (curved_step(n, s, curved, damping, other)) {
             step = other;
             s.secant_used = 1;
         }
     }
-    if (s.radius < 0) s.radius = place > 0 ? FitConstants::first_radius * square_root(place) : 100;
-    double damping = 0;
-    if (length_of(n, step) > 1.1 * s.radius) damp_step(n, model, s.radius, s.damping, damping, step);
+    if (!s.secant_used) {
+        damping = 0;
+        if (length_of(n, step) > 1.1 * s.radius) damp_step(n, model, s.radius, s.damping, 0, damping, step);
+    }
     s.damping = damping;
 
     bool moves = false;

@@ -179,7 +179,8 @@ struct SideModel {
 };
 
 // The search of the next trial points: passes over the box, by the model without damping, then with S where
-// that helps, then damped until the step is as long as the radius: λ inside a bracket (0, ‖b‖/Δ).
+// that helps, then damped until the step is as long as the radius: λ inside a bracket (0, ‖b‖/Δ), or with S
+// (0, ‖b‖/Δ + ‖S‖).
 template <class R, int N>
 struct Aim {
     typedef typename DecisionsOf<R>::Where Where;
@@ -242,10 +243,13 @@ SW_HD void aim_goes_on(Size n, const FitOptions& options, const R* low, const R*
     SW_UNROLL
     for (int i = 0; i < n; ++i) length = length + d[i] * d[i];
     length = root_of(length);
-    Where once_more = ended & aim.curved & !aim.box.definite;  // without S, which bends the wrong way
-    Where curved = aim.curved & !once_more, alive = ended;
+    // Where S bends the model the wrong way a damping makes up for it, or S is left out; and it is where it
+    // foretells next to nothing of what is promised.
+    const Where bent = ended & aim.curved & !aim.box.definite;
     const Where first = ended & (aim.passes == 0);
-    if (any(first)) {
+    const Where asked = ended & aim.curved & !bent & (aim.damping == 0.0) & (s.rejections == 0);
+    Where once_more = bent & (aim.passes > FitConstants::bent_tries), alive = ended, helps = Where(false);
+    if (any(first | asked)) {
         R value = R(0.0);  // ½ dᵀAd + bᵀd
         SW_UNROLL
         for (int i = 0; i < n; ++i) {
@@ -255,6 +259,7 @@ SW_HD void aim_goes_on(Size n, const FitOptions& options, const R* low, const R*
             value = value + sum * d[i];
         }
         const R promise = larger_of(R(0.0), -value / s.cost);
+        once_more = once_more | (asked & (promise < FitConstants::timid * s.promise));
         s.promise = choose(first, promise, s.promise);
         Count status = s.status;
         const auto end = [&](Where where, FitStatus reason) {
@@ -272,24 +277,34 @@ SW_HD void aim_goes_on(Size n, const FitOptions& options, const R* low, const R*
             FitStatus::limit);
         s.status = status;
         alive = ended & (status == still_running);
-        if (options.secant) {
-            const Where helps = first & alive & s.secant_helps & (s.promise <= FitConstants::tail);
-            once_more = once_more | helps;
-            curved = curved | helps;
-        }
+        if (options.secant) helps = first & alive & s.secant_helps & (s.promise <= FitConstants::tail);
     }
-    aim.curved = curved;
+    if (any(helps)) {
+        R square = R(0.0);
+        SW_UNROLL
+        for (int i = 0; i < n; ++i) SW_UNROLL
+        for (int j = 0; j <= i; ++j) {
+            const R entry = s.S[at(i, j)] * aim.to_x[i] * aim.to_x[j];
+            square = square + entry * entry * (i == j ? 1.0 : 2.0);
+        }
+        aim.top = aim.top + choose(helps, root_of(square), R(0.0));
+    }
+    aim.curved = (aim.curved & !once_more) | helps;
+    aim.damping = choose(once_more, R(0.0), aim.damping);
+    aim.bottom = choose(once_more, R(0.0), aim.bottom);
+    once_more = once_more | helps;
     // Who goes on beside those: whose step is too long, or not as long as wanted.
     const Where damped = aim.damping > 0.0;
-    const Where longer = length > 1.1 * s.radius, shorter = length < 0.9 * s.radius;
+    const Where longer = bent | (length > 1.1 * s.radius), shorter = length < 0.9 * s.radius;
     const Where begins = alive & !once_more & !damped & longer;
-    const Where again = alive & damped & (longer | shorter);
-    aim.bottom = choose(again & (length > s.radius), aim.damping, aim.bottom);
-    aim.top = choose(again & (length <= s.radius), aim.damping, aim.top);
+    const Where again = alive & !once_more & damped & (longer | shorter);
+    const Where below = bent | (length > s.radius);
+    aim.bottom = choose(again & below, aim.damping, aim.bottom);
+    aim.top = choose(again & !below, aim.damping, aim.top);
     // Newton's step for 1/‖d‖ (Hebden 1973), which falls short of what is wanted by little.
     R next = aim.damping + (length / s.radius - 1.0) * (length * length) / bend;
     const R middle = root_of(larger_of(aim.bottom, 1e-6 * aim.top) * aim.top);
-    next = choose((next > aim.bottom) & (next < aim.top), next, middle);
+    next = choose(!bent & (next > aim.bottom) & (next < aim.top), next, middle);
     aim.passes = choose(ended, aim.passes + 1, aim.passes);
     const Where more = (once_more | begins | again) & (aim.passes < 3 + FitConstants::damping_tries);
     aim.damping = choose(more & (begins | again), next, aim.damping);
