@@ -31,7 +31,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 LIST = Path(__file__).with_suffix(".json")
 #: Solvers whose kernels are compiled first, should time not suffice for all.
-FIRST = ("quasi_newton", "nnls_small", "nnls_share", "tv_sweeps", "sparse_product")
+FIRST = ("quasi_newton", "nnls_small", "nnls_share", "tv_sweeps", "tv_resident", "sparse_product")
 #: Compilers at a time: one takes half a gigabyte.
 MOST = 16
 

@@ -17,7 +17,8 @@ def test_default_calls_are_among_them():
     assert all(len(list(nvrtc.source_folder().glob(f"cuda/*/{name}.cu"))) == 1 for name, _ in kernels)
     sources = {name for name, _ in kernels}
     assert sources == {
-        "quasi_newton", "nnls", "nnls_share", "nnls_small", "free_solve", "sparse_product", "tv_sweeps", "voronoi"
+        "quasi_newton", "nnls", "nnls_share", "nnls_small", "free_solve", "sparse_product", "tv_sweeps", "tv_resident",
+        "voronoi",
     }  # fmt: skip
     # m = 10, float64, bounds of two arrays, as CudaTarget asks for it
     usual = cuda_layout.kernel_defines(cuda_layout.BLOCK, 10, False, True, False, False, "float64", (1, 1))

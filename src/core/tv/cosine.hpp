@@ -127,22 +127,29 @@ SW_HD void untangle(const CosinePlan<Real>& plan, int k, At at) {
                      (F.im + G.im) * there[0] + (F.re - G.re) * there[1]};
 }
 
-// Before the FFT back: F_k = e^(iπk/2n) ((a_k - i a_(n-k)) + i (b_k - i b_(n-k))), a_n = b_n = 0.
-template <class Number, class Real, class At>
-SW_HD void tangle(const CosinePlan<Real>& plan, int k, At at) {
+// Before the FFT back: F_k = e^(iπk/2n) ((a_k - i a_(n-k)) + i (b_k - i b_(n-k))), a_n = b_n = 0. Coefficient
+// k lies in from(k), and place(k) is where stages want it, in the line `to`, which may be the same memory.
+template <class Number, class Real, class From, class To>
+SW_HD void tangle(const CosinePlan<Real>& plan, int k, From from, To to) {
     if (k == 0) {
-        const Complex<Number> X = at(plan.place[0]);
-        at(plan.place[0]) = {X.re * plan.turns[0], X.im * plan.turns[0]};
+        const Complex<Number> X = from(0);
+        to(plan.place[0]) = {X.re * plan.turns[0], X.im * plan.turns[0]};
         return;
     }
     const int other = plan.n - k;
-    const Complex<Number> X = at(plan.place[k]), Y = at(plan.place[other]);
+    const Complex<Number> X = from(k), Y = from(other);
     const Complex<Number> here = {X.re + Y.im, X.im - Y.re};
-    at(plan.place[k]) = turned(here, plan.turns[2 * k], plan.turns[2 * k + 1]);
+    to(plan.place[k]) = turned(here, plan.turns[2 * k], plan.turns[2 * k + 1]);
     if (other != k) {
         const Complex<Number> there = {Y.re + X.im, Y.im - X.re};
-        at(plan.place[other]) = turned(there, plan.turns[2 * other], plan.turns[2 * other + 1]);
+        to(plan.place[other]) = turned(there, plan.turns[2 * other], plan.turns[2 * other + 1]);
     }
+}
+
+// The same where the coefficients already lie where stages want them.
+template <class Number, class Real, class At>
+SW_HD void tangle(const CosinePlan<Real>& plan, int k, At at) {
+    tangle<Number>(plan, k, [&](int i) { return at(plan.place[i]); }, at);
 }
 
 SW_END

@@ -22,6 +22,7 @@ struct TvLaunch {
     const void *lower, *upper;
     const void* origin;  // ∇x0 where everything else is less x0 and that; null where x0 is zero
     int64_t* turn;       // sweeps that are done; null for transforms alone
+    void* reflected;     // 2z - w and 2s - h, where a kernel keeps them
 };
 
 }  // namespace stepwell

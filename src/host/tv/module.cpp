@@ -197,6 +197,7 @@ void bind_tv(nb::module_& m) {
     SW_FIELD(launch, TvLaunch, upper);
     SW_FIELD(launch, TvLaunch, origin);
     SW_FIELD(launch, TvLaunch, turn);
+    SW_FIELD(launch, TvLaunch, reflected);
 }
 
 }  // namespace stepwell

@@ -36,7 +36,7 @@ def common_kernels() -> list[Kernel]:
         *(("nnls_small", defines) for defines in small_systems.common_defines()),
         *(("free_solve", defines) for defines in derivatives.common_defines()),
         *(("sparse_product", sparse.kernel_defines(word)) for word in (8, 4)),
-        *(("tv_sweeps", tv.kernel_defines(dtype)) for dtype in ("float64", "float32")),
+        *(kernel for dtype in ("float64", "float32") for kernel in tv.common_kernels(dtype)),
         *(kernel for name in _APPLICATIONS for kernel in importlib.import_module(name).COMMON_KERNELS),
     ]
 

@@ -23,14 +23,16 @@ PROGRAM = """
 inline float rsqrt(float value) {{ return 1 / std::sqrt(value); }}
 using std::sqrt;
 {source}
-extern "C" void run_lines(const TvLaunch* job, unsigned blocks) {{
-    emulator::launch(blocks, threads, [=] {{ tv_lines(*job); }});
-}}
-extern "C" void run_update(const TvLaunch* job, unsigned blocks) {{
-    emulator::launch(blocks, threads, [=] {{ tv_update(*job); }});
-}}
-extern "C" void run_next(const TvLaunch* job, unsigned) {{ tv_next(*job); }}
 """
+RUN = """
+extern "C" void run_{entry}(const TvLaunch* job, unsigned blocks, unsigned threads) {{
+    emulator::launch(blocks, threads, [=] {{ tv_{entry}(*job); }});
+}}
+"""
+#: What the device has.
+SHARED = {"MAX_SHARED_MEMORY_PER_BLOCK_OPTIN": 8 << 15}
+#: Entries of the sources.
+ENTRIES = {"tv_sweeps": ("lines", "update", "next"), "tv_resident": ("resident",)}
 
 
 @pytest.fixture(scope="module", params=["float64", "float32"])
@@ -38,26 +40,30 @@ def emulated(request, tmp_path_factory):
     """Put NumPy's memory and the emulated kernels in the place of a device."""
     pytest.importorskip("resource", reason="no ucontext.h outside Unix")
     folder = tmp_path_factory.mktemp("tv")
-    source = (ROOT / "src/cuda/tv/tv_sweeps.cu").read_text()
-    dynamic = "extern __shared__ __align__(16) double memory[];"
-    assert source.count(dynamic) == 1
-    source = source.replace(dynamic, "static double memory[1 << 15];")
-    scalar = device.kernel_defines(request.param)["SW_SCALAR"]
-    (folder / "tv.cpp").write_text(PROGRAM.format(scalar=scalar, source=source))
-    command = ["g++", "-std=c++20", "-O1", "-U_FORTIFY_SOURCE", "-w", "-shared", "-fPIC"]
-    command += [f"-I{ROOT}/src", f"-I{ROOT}/tests/native"]
-    subprocess.run([*command, "tv.cpp", "-o", "tv.so"], cwd=folder, check=True)
-    library = ctypes.CDLL(str(folder / "tv.so"))
+    scalar = device.kernel_defines(request.param, 64)["SW_SCALAR"]
+    libraries = {}
+    for name, entries in ENTRIES.items():
+        source = (ROOT / f"src/cuda/tv/{name}.cu").read_text()
+        dynamic = "extern __shared__ __align__(16) double memory[];"
+        assert source.count(dynamic) == 1
+        source = source.replace(dynamic, "static double memory[1 << 15];")
+        source += "".join(RUN.format(entry=entry) for entry in entries)
+        (folder / f"{name}.cpp").write_text(PROGRAM.format(scalar=scalar, source=source))
+        command = ["g++", "-std=c++20", "-O1", "-U_FORTIFY_SOURCE", "-w", "-shared", "-fPIC"]
+        command += [f"-I{ROOT}/src", f"-I{ROOT}/tests/native"]
+        subprocess.run([*command, f"{name}.cpp", "-o", f"{name}.so"], cwd=folder, check=True)
+        libraries |= dict.fromkeys(entries, ctypes.CDLL(str(folder / f"{name}.so")))
 
     class Kernel:
         def __init__(self, entry):
-            self.run = getattr(library, entry.replace("tv_", "run_"))
+            name = entry.removeprefix("tv_")
+            self.run = getattr(libraries[name], f"run_{name}")
 
         def allow_shared_memory(self, size, device_id):
             assert size <= 8 << 15
 
     def launch(kernel, grid, block, stream, job, shared_bytes=0):
-        kernel.run(ctypes.byref(job), ctypes.c_uint(grid))
+        kernel.run(ctypes.byref(job), ctypes.c_uint(grid), ctypes.c_uint(block))
 
     class Graph:
         def __init__(self, work):
@@ -68,13 +74,15 @@ def emulated(request, tmp_path_factory):
 
     patch = pytest.MonkeyPatch()
     patch.setattr(device, "THREADS", 64)
+    patch.setattr(device, "RESIDENT_THREADS", 64)
     patch.setattr(device, "device_address", lambda array: array.ctypes.data)
     patch.setattr(device, "device_index", lambda array: 0)
     patch.setattr(device, "current_stream", lambda array: 0)
     patch.setattr(device, "shares_streams", lambda array: True)
     patch.setattr(device, "bytes_on_device", lambda values, like: np.array(values))
     patch.setattr(device, "empty_on_device", lambda shape, dtype, like: np.full(shape, np.nan, dtype))
-    patch.setattr(device, "Device", lambda number: type("Here", (), {"set_current": lambda self: None})())
+    here = {"set_current": lambda self: None, "attribute": lambda self, name: SHARED[name]}
+    patch.setattr(device, "Device", type("Device", (), here | {"__init__": lambda self, number: None}))
     patch.setattr(device, "_kernel", lambda entry, dtype, number: Kernel(entry))
     patch.setattr(device, "launch", launch)
     patch.setattr(device, "Graph", Graph)
@@ -109,9 +117,14 @@ def test_transforms_are_the_cosine_transform(emulated, dims):
         ((4, 6, 5), 3, "isotropic", "numbers"),
         ((30,), 2, "isotropic", "none"),
         ((1, 20), 0, "isotropic", "numbers"),
+        ((9, 2), 0, "isotropic", "none"),
+        ((2, 15), 2, "huber", "pixels"),
+        ((25, 27), 12, "isotropic", "problems"),
     ],
 )
-def test_sweeps_agree_with_array_operations(emulated, dims, rows, kind, bounds):
+@pytest.mark.parametrize("shared", [0, 8 << 15])
+def test_sweeps_agree_with_array_operations(emulated, dims, rows, kind, bounds, shared, monkeypatch):
+    monkeypatch.setitem(SHARED, "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN", shared)
     sweep = random_sweep(dims, rows, kind, bounds, emulated)
     found = device.run_sweeps(plan_of(dims, emulated), sweep)
     compare(found, sweep, emulated)
@@ -234,4 +247,5 @@ def compare(found, sweep: Sweep, dtype: str) -> None:
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90", "sm_100"])
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_kernels_compile(dtype, architecture):
-    assert nvrtc.compile_kernel("tv_sweeps", device.kernel_defines(dtype), architecture)
+    for name, defines in device.common_kernels(dtype):
+        assert nvrtc.compile_kernel(name, defines, architecture)

@@ -1,7 +1,8 @@
 """The inner loop and the cosine transforms of arrays on a GPU, by the kernels of ``src/cuda/tv``.
 
-A sweep is one launch per axis and direction, with the last axis there and back in one where the model is diagonal, and
-one for differences and bounds. Nothing waits for the host.
+Images of two axes that shared memory holds, small or many of them: one launch runs all sweeps of all problems, a block
+for each. Others: a sweep is one launch per axis and direction, with the last axis there and back in one where the model
+is diagonal, and one for differences and bounds. Nothing waits for the host.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from stepwell.krylov.tv.plans import MAX_STAGES, Plan, plan_of
 from stepwell.krylov.tv.shrinking import Sweep, clipped, shrunk
 from stepwell.operators.cuda_sparse import is_available
 
-THREADS = 256
+THREADS, RESIDENT_THREADS = 256, 1024
 #: Bytes of shared memory for a panel: two panels on a multiprocessor, or one.
 SHARED_BYTES, MOST_SHARED = 96 * 1024, 160 * 1024
 #: Complex lines of a panel, and blocks of a launch below which panels are halved: a block waits most of its time, for
@@ -42,14 +43,25 @@ MAX_LANES, LEAST_LANES, BLOCKS = 16, 2, 1536
 IN_GRAPH = 8
 #: Pixels of a problem below which kernels can count them.
 MAX_PIXELS = 2**31 - 2**20
+#: Pixels of a problem up to which a block runs its sweeps, however few problems there are; and from how many problems
+#: on it does so with larger images (on an H200 with 128²: 76 µs a sweep, and 60 µs to 270 µs of launches for 1 to 102).
+ALONE_PIXELS, MANY = 96**2, 16
+#: Rows of the model for which kernels have room.
+MAX_ROWS = 16
 #: What values of lines are made of, and what becomes of them: core/tv/launch.hpp.
 PLAIN, PULL, MODEL = 0, 1, 2
 STORE, THROUGH, DOTS = 0, 1, 2
 
 
-def kernel_defines(dtype: str) -> dict[str, str | int]:
-    """Return the definitions that ``cuda/tv/tv_sweeps.cu`` is compiled with."""
-    return {"SW_SCALAR": "double" if dtype == "float64" else "float", "SW_THREADS": THREADS}
+def kernel_defines(dtype: str, threads: int) -> dict[str, str | int]:
+    """Return the definitions that the sources of ``cuda/tv`` are compiled with."""
+    return {"SW_SCALAR": "double" if dtype == "float64" else "float", "SW_THREADS": threads}
+
+
+def common_kernels(dtype: str) -> list[tuple[str, dict[str, str | int]]]:
+    """Return the sources for images of a dtype, each with its definitions."""
+    both = (("tv_sweeps", THREADS), ("tv_resident", RESIDENT_THREADS))
+    return [(source, kernel_defines(dtype, threads)) for source, threads in both]
 
 
 def is_fit(plan: Plan) -> bool:
@@ -82,6 +94,33 @@ def _apart(lanes: int) -> int:
     return lanes + 1 if lanes > 1 else 1
 
 
+def resident_bytes(sides: tuple[int, ...], word: int) -> int:
+    """Shared memory for two copies of an image as complex lines, along either axis, and its tables.
+
+    Examples
+    --------
+    >>> resident_bytes((128, 128), 4)
+    138448
+    """
+    height, width = sides
+    tables = 4 * word * (height + width) + 4 * (2 * (1 + MAX_STAGES) + height + width)
+    elements = max(height * _odd((width + 1) // 2), (height + 1) // 2 * _odd(width))
+    return -(-tables // 16) * 16 + 2 * 2 * word * elements
+
+
+def is_resident(plan: Plan, batch: int, rows: int, device: Device) -> bool:
+    """Whether a block is to run all sweeps of a problem, and can."""
+    if len(plan.sides) != 2 or rows > MAX_ROWS or (batch < MANY and plan.pixels > ALONE_PIXELS):
+        return False
+    static = 8 * MAX_ROWS * (RESIDENT_THREADS // 32 + 1)
+    most = device.attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN")
+    return resident_bytes(plan.sides, plan.numbers.itemsize) + static <= most
+
+
+def _odd(count: int) -> int:
+    return count | 1
+
+
 class _Launches:
     """What all launches for one block of images share: tables on the device, kernels, stream."""
 
@@ -91,7 +130,8 @@ class _Launches:
         self.device_id = device_index(like)
         self.numbers, self.places = _tables(plan, self.dtype, _Home(like))
         self.stream = current_stream(like)
-        Device(self.device_id).set_current()
+        self.device = Device(self.device_id)
+        self.device.set_current()
 
     def lanes(self, axis: int) -> int:
         """Complex lines of a panel along an axis."""
@@ -119,13 +159,23 @@ class _Launches:
     def lines(self, job: Any, stream: int) -> None:
         """Transform lines along an axis."""
         size = shared_bytes(self.plan.sides[job.axis], job.lanes, self.word)
-        kernel = _kernel("tv_lines", self.dtype, self.device_id)
+        kernel = self.kernel("tv_lines")
         kernel.allow_shared_memory(size, self.device_id)
         launch(kernel, self.batch * job.panels, THREADS, stream, job, shared_bytes=size)
 
+    def kernel(self, entry: str) -> Kernel:
+        """Return a kernel for this block of images."""
+        return _kernel(entry, self.dtype, self.device_id)
+
+    def resident(self, job: Any) -> None:
+        """Run all sweeps of all problems, a block for each."""
+        size, kernel = resident_bytes(self.plan.sides, self.word), self.kernel("tv_resident")
+        kernel.allow_shared_memory(size, self.device_id)
+        launch(kernel, self.batch, RESIDENT_THREADS, self.stream, job, shared_bytes=size)
+
     def sweeps(self, steps: list[Any], stream: int, count: int) -> None:
         """Run so many sweeps of all problems that have some left."""
-        update, after = (_kernel(entry, self.dtype, self.device_id) for entry in ("tv_update", "tv_next"))
+        update, after = (self.kernel(entry) for entry in ("tv_update", "tv_next"))
         for _ in range(count):
             for step in steps:
                 self.lines(step, stream)
@@ -216,6 +266,11 @@ def _run(
                 name: device_address(side), f"{name}_per_pixel": int(side.shape[1] > 1),
                 f"{name}_stride": int(side.shape[1]) if side.shape[0] > 1 else 0,
             }  # fmt: skip
+    if is_resident(plan, batch, rows, launches.device):
+        reflected = empty_on_device((len(plan.sides) + 1, *image), dtype, x)
+        launches.resident(launches.job(0, x, reflected=device_address(reflected), **shared))
+        launches.end()
+        return x, w, h
     steps = [launches.job(axis, x, source=PULL if axis == 0 else PLAIN, **shared) for axis in range(last)]
     first = PULL if last == 0 else PLAIN
     if rows:
@@ -292,4 +347,6 @@ def _tables(plan: Plan, dtype: str, home: _Home) -> tuple[Array, Array]:
 
 @functools.lru_cache(maxsize=16)
 def _kernel(entry: str, dtype: str, device_id: int) -> Kernel:
-    return load_kernel("tv_sweeps", entry, kernel_defines(dtype), device_id)
+    sources = dict(common_kernels(dtype))
+    source = entry if entry in sources else "tv_sweeps"
+    return load_kernel(source, entry, sources[source], device_id)
