@@ -1,6 +1,7 @@
 """Derivatives of functions of many rows by forward mode, in PyTorch and JAX: n tangents of the whole batch at once.
 
-Rows are independent, so that one tangent e_j serves all of them. A function that takes one row only is mapped.
+Rows are independent, so that one tangent e_j serves all of them. Of a function of columns each tangent goes through
+what depends on its column alone. A function that takes one row only is mapped.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ class Batched(Protocol):
 
     def at(self, x: Any, p: Any, rows: Any) -> Any:
         """Return values (k, m)."""
+
+    def of_columns(self, x: Any) -> Callable[..., Any] | None:
+        """Return it as a function of the columns (k, 1) of p; None where it takes p as one array."""
 
     def one(self, x: Any, q: Any, row: Any) -> Any:
         """Return values (m,) of one row."""
@@ -105,8 +109,28 @@ def _by_jax(function: Any, points: int | None) -> Programs:
 
     batched = jax_function(function, points)
 
+    def apart(x: Any, p: Any) -> list[Any] | None:
+        called, n = function.of_columns(x), p.shape[1]
+        if called is None:
+            return None
+        given = [p[:, j : j + 1] for j in range(n)]
+
+        def along(j: int) -> Any:
+            def moved(column: Any) -> Any:
+                return called(*given[:j], column, *given[j + 1 :])
+
+            return jax.jvp(moved, (given[j],), (jnp.ones_like(given[j]),))[1]
+
+        try:
+            found = [along(j) for j in range(n)]
+        except (TypeError, ValueError, jax.errors.JAXTypeError):
+            return None
+        return found if all(_fits(one, p, points) for one in found) else None
+
     def columns(x: Any, p: Any, rows: Any) -> Any:
-        n = p.shape[1]
+        n, found = p.shape[1], apart(x, p)
+        if found is not None:
+            return jnp.stack(found)
 
         def along(tangent: Any) -> Any:
             return jax.jvp(lambda q: batched(x, q, rows), (p,), (jnp.broadcast_to(tangent, p.shape),))[1]
@@ -150,6 +174,8 @@ def torch_function(function: Any, points: int | None) -> Callable[[Any, Any, Any
 def _by_torch(function: Any, points: int | None) -> Programs:
     import torch
 
+    from stepwell.arrays.torch_duals import by_columns
+
     at = torch_function(function, points)
     state: dict[str, bool] = {}
 
@@ -161,21 +187,36 @@ def _by_torch(function: Any, points: int | None) -> Programs:
         tangents = torch.eye(p.shape[1], dtype=p.dtype, device=p.device)
         return lambda one: torch.func.jvp(lambda q: at(x, q, rows), (p,), (one.expand(p.shape),)), tangents
 
+    def apart(x: Any, p: Any) -> tuple[Any, Any] | None:
+        called = None if state.get("together") else function.of_columns(x)
+        if called is not None:
+            try:
+                return by_columns(called, p, points)
+            except Exception:  # whatever has no rule there
+                state["together"] = True
+        return None
+
     def columns(x: Any, p: Any, rows: Any) -> Any:
         along, tangents = tangents_of(x, p, rows)
         with torch.no_grad():
-            if state.get("apart"):
+            found = apart(x, p)
+            if found is not None:
+                return found[1]
+            if state.get("one by one"):
                 return torch.stack([along(tangent)[1] for tangent in tangents])
             try:
                 return torch.func.vmap(lambda one: along(one)[1])(tangents)
             except RuntimeError:  # functions that look at values: one tangent after the other
-                state["apart"] = True
+                state["one by one"] = True
                 return torch.stack([along(tangent)[1] for tangent in tangents])
 
     def both(x: Any, p: Any, rows: Any) -> Any:
         along, tangents = tangents_of(x, p, rows)
         with torch.no_grad():
-            if not state.get("apart"):
+            found = apart(x, p)
+            if found is not None:
+                return found
+            if not state.get("one by one"):
                 # (Values do not depend on the tangent: they are found once.)
                 with contextlib.suppress(RuntimeError, ValueError):
                     return torch.func.vmap(along, out_dims=(None, 0))(tangents)

@@ -6,6 +6,7 @@ that name, one array (k, n). A residual ``fun(p)`` or ``fun(p, rows)`` maps (k, 
 
 from __future__ import annotations
 
+import functools
 import inspect
 import types
 import weakref
@@ -91,6 +92,10 @@ class Curve:
             return self.f(x, p, rows) if self.rows else self.f(x, p)
         return self.f(x, *[p[:, j : j + 1] for j in range(p.shape[1])])
 
+    def of_columns(self, x: Any) -> Callable[..., Any] | None:
+        """Return the model as a function of columns (k, 1); None where it takes parameters as one array."""
+        return None if self.whole else functools.partial(self.f, x)
+
     def one(self, x: Any, q: Any, row: Any) -> Any:
         """Return values of one problem: of numbers, or of a vector."""
         return self.f(x, q) if self.whole else self.f(x, *[q[j] for j in range(q.shape[0])])
@@ -144,6 +149,9 @@ class Residual:
     def at(self, x: Any, p: Any, rows: Any) -> Any:
         """Return residuals at p, whatever x is."""
         return self(p, rows)
+
+    def of_columns(self, x: Any) -> None:
+        """Return None: a residual takes parameters as one array."""
 
     def one(self, x: Any, q: Any, row: Any) -> Any:
         """Return residuals of one problem."""
