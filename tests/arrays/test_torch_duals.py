@@ -18,7 +18,7 @@ FUNCTIONS = {
     "one is not used": lambda a, b, k, s: a + b * T - s,
     "a column alone": lambda a, b, k, s: 2.0 * T - k + (1 - s) / T,
     "numbers": lambda a, b, k, s: 3 - (2 * a - 1) / (b * 0.5) + 1 / (k * T) - (s + 1) * T / 4,
-    "of torch": lambda a, b, k, s: torch.sub(a.add(T), torch.mul(b, T)) + torch.div(k, T) - torch.pow(s, 1.5),
+    "of torch": lambda a, b, k, s: torch.sub(torch.add(a, T), b) * torch.mul(b, T) - torch.div(k, torch.pow(s, 2)),
     "swapped": lambda a, b, k, s: T * a + (T - b) + T / k - torch.neg(s) * T,
     **{name: lambda a, b, k, s, name=name: getattr(torch, name)(0.7 * a * T) * b + k * s for name in SLOPES},
     "methods": lambda a, b, k, s: (a * T).exp() + (b * T).tanh() - (k * T).sqrt() * s.log(),
