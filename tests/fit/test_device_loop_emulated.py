@@ -52,6 +52,9 @@ class Memory:
     def stream(self):
         return 0
 
+    def several(self, wanted):
+        return {name: None if one is None else self.empty(*one) for name, one in wanted.items()}
+
     def empty(self, shape, dtype):
         values = np.full(shape, np.nan if "float" in dtype else -77, dtype)
         found = self._there(values)

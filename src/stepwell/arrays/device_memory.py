@@ -6,7 +6,7 @@ shows no stream: it is waited for.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from stepwell.arrays.device import (
     wait_for_values,
 )
 from stepwell.arrays.kinds import Array, describe_home, device_index, namespace_of
+from stepwell.arrays.together import Wanted, several_on_device
 from stepwell.cuda.devices import memory_free, open_device
 from stepwell.cuda.driver import checked, cuda_driver
 
@@ -56,6 +57,12 @@ class DeviceMemory:
     def empty(self, shape: int | Sequence[int], dtype: str) -> Array:
         """Return an array that kernels may write, with anything in it."""
         return empty_on_device(shape, dtype, self._like)
+
+    def several(self, wanted: Mapping[str, Wanted | None]) -> dict[str, Array | None]:
+        """Return arrays by their names, made at once; None where none is wanted."""
+        named = {name: one for name, one in wanted.items() if one is not None}
+        made = dict(zip(named, several_on_device(list(named.values()), self._like), strict=True))
+        return {name: made.get(name) for name in wanted}
 
     def zeros(self, shape: int | Sequence[int], dtype: str) -> Array:
         """Return an array of zeros that kernels may write."""

@@ -29,6 +29,7 @@ from stepwell.arrays.checks import read_array
 from stepwell.arrays.device_memory import DeviceMemory
 from stepwell.arrays.forward_mode import Programs, programs_for
 from stepwell.arrays.kinds import as_contiguous
+from stepwell.arrays.together import first_of
 from stepwell.cuda import runtime
 from stepwell.fit.device_arguments import DeviceFit, core_options, read_on_device, result_on_device
 from stepwell.fit.functions import Curve, Function, called_jac, parameter_names
@@ -76,7 +77,7 @@ class _Rows:
 
     def first(self, held: int) -> _Rows:
         """Return some of them, those that run first."""
-        return self if held == self.held else _Rows(held, self.points[:held], self.rows[:held], self.spare[:held])
+        return self if held == self.held else _Rows(held, *first_of(held, self.points, self.rows, self.spare))
 
 
 class _Batch:
@@ -88,18 +89,25 @@ class _Batch:
         memory.make_current()
         n, B = fit.parameters, fit.problems
         bounds = {id(side): memory.upload(np.ascontiguousarray(side).tobytes()) for side in (fit.low, fit.high)}
-        filled = answers(memory.empty, B, n, fit.real, fit.uncertainty)
-        self.arrays = Arrays(
-            x=None, y=fit.y, weights=fit.weights, start=fit.start, low=fit.low, high=fit.high, **filled
-        )
         end_reals, end_counts = end_columns(n)  # of a state, beside the trial point, S, five reals and three counts
-        self._kept: list[Array] = list(bounds.values())
-        self._reals = self._room((end_reals + n + n * (n + 1) // 2 + 5, B), "float64")
-        self._counts = self._room((end_counts + 3, B), "int32")
-        self._sums = self._room((1 + n + n * (n + 1) // 2, B), "float64")
-        blocks = _blocks(B)
-        self._going, self._totals = self._room(blocks * THREADS // 32, "int32"), self._room(blocks, "int32")
-        self._running, self._seen = self._room(1, "int32"), runtime.PinnedBuffer(4)
+        packed, blocks = n * (n + 1) // 2, _blocks(B)
+        own = {
+            "_reals": ((end_reals + n + packed + 5, B), "float64"),
+            "_counts": ((end_counts + 3, B), "int32"),
+            "_sums": ((1 + n + packed, B), "float64"),
+            "_going": ((blocks * THREADS // 32,), "int32"),
+            "_totals": ((blocks,), "int32"),
+            "_running": ((1,), "int32"),
+        }
+        rows = {"points": ((B, n), fit.real), "rows": ((B,), "int32"), "spare": ((B,), "int32")}
+        made = memory.several(own | rows | answers(B, n, fit.real, fit.uncertainty))
+        self._kept = [*bounds.values(), *(made[name] for name in own)]
+        self._reals, self._counts, self._sums, self._going, self._totals, self._running = (
+            memory.address(made.pop(name)) for name in own
+        )
+        self._rows = _Rows(B, *(made.pop(name) for name in rows))
+        self._seen = runtime.PinnedBuffer(4)
+        self.arrays = Arrays(x=None, y=fit.y, weights=fit.weights, start=fit.start, low=fit.low, high=fit.high, **made)
         self._job = job_of(
             self.arrays, Settings(**fit.options), lambda one: memory.address(bounds.get(id(one), one)), B, fit.points, n
         )
@@ -109,11 +117,6 @@ class _Batch:
             for name in ("fit_begin", "fit_sums", "fit_decide", "fit_offsets", "fit_pick", "fit_ends")
         }
 
-    def _room(self, shape: Any, dtype: str) -> int:
-        """Return the address of an array that lives as long as the batch."""
-        self._kept.append(self.memory.empty(shape, dtype))
-        return self.memory.address(self._kept[-1])
-
     def _launch(self, name: str, blocks: int, *arguments: Any, threads: int = THREADS) -> None:
         address = self.memory.address
         given = (address(one) if hasattr(one, "shape") else one for one in arguments)
@@ -121,10 +124,8 @@ class _Batch:
 
     def begin(self) -> _Rows:
         """Begin all fits; return all rows, at their starts."""
-        memory, held = self.memory, self.fit.problems
-        points = memory.empty((held, self.fit.parameters), self.fit.real)
-        room = _Rows(held, points, *(memory.empty(held, "int32") for _ in range(2)))
-        self._launch("fit_begin", _blocks(held), self._job, self._reals, self._counts, room.rows, points)
+        memory, room = self.memory, self._rows
+        self._launch("fit_begin", _blocks(room.held), self._job, self._reals, self._counts, room.rows, room.points)
         memory.done(memory.stream(), [])
         return room
 

@@ -132,14 +132,12 @@ def fit_on_device(
     shared_x = None if x_on_device is not None else memory.upload(np.ascontiguousarray(x).tobytes())
     bounds = [memory.upload(np.ascontiguousarray(bound, dtype=np.float64).tobytes()) for bound in (low, high)]
     queue = memory.zeros(1, "int64")
+    end_reals, end_counts = end_columns(n)
+    ends_kept = {"kept_reals": ((end_reals, problems), "float64"), "kept_counts": ((end_counts, problems), "int32")}
+    made = memory.several(answers(problems, n, real, uncertainty) | ends_kept)
+    reals, counts = made.pop("kept_reals"), made.pop("kept_counts")
     arrays = Arrays(
-        x=x if x_on_device is None else x_on_device,
-        y=y,
-        weights=weights,
-        start=start,
-        low=low,
-        high=high,
-        **answers(memory.empty, problems, n, real, uncertainty),
+        x=x if x_on_device is None else x_on_device, y=y, weights=weights, start=start, low=low, high=high, **made
     )
     uploaded = {id(low): bounds[0], id(high): bounds[1], id(x): shared_x}
     job = make_job(
@@ -158,8 +156,6 @@ def fit_on_device(
     shared_bytes = staged_bytes(settings.single, points, weights is not None) * THREADS // 32
     kernel, ends, most = _kernels(tuple(sorted(defines.items())), shared_bytes, memory.device_id)
     blocks = -(-problems // THREADS)
-    end_reals, end_counts = end_columns(n)
-    reals, counts = memory.empty((end_reals, problems), "float64"), memory.empty((end_counts, problems), "int32")
     if blocks:
         kept = (memory.address(reals), memory.address(counts))
         runtime.launch(kernel, min(blocks, most), THREADS, stream, launch, *kept, shared_bytes=shared_bytes)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from stepwell import _core
+from stepwell.arrays.together import unstacked
 from stepwell.fit.models.job import COUNTS, REALS, Arrays, Described, Settings, across_of, answers, make_job, read_x
 
 
@@ -58,7 +59,10 @@ def _fit(model: Described, problem: Any) -> dict[str, Any]:
         start=np.ascontiguousarray(problem.x0, dtype=dtype),
         low=np.ascontiguousarray(problem.low, dtype=np.float64),
         high=np.ascontiguousarray(problem.high, dtype=np.float64),
-        **answers(np.empty, problems, n, dtype, problem.uncertainty),
+        **{
+            name: None if one is None else np.empty(*one)
+            for name, one in answers(problems, n, dtype, problem.uncertainty).items()
+        },
     )
     job = make_job(model, arrays, Settings(**options), across_of(model, x), _address, problems)
     with np.errstate(all="ignore"):
@@ -69,8 +73,8 @@ def _fit(model: Described, problem: Any) -> dict[str, Any]:
 def ends_of(arrays: Arrays) -> dict[str, Any]:
     """Return the arrays that a fit filled by the names of ``FitBatch.ends``."""
     ends = {"x": arrays.values, "active_mask": arrays.active}
-    ends |= {name: arrays.reals[k] for k, name in enumerate(REALS)}
-    ends |= {name: arrays.counts[k] for k, name in enumerate(COUNTS)}
+    ends |= zip(REALS, unstacked(arrays.reals), strict=True)
+    ends |= zip(COUNTS, unstacked(arrays.counts), strict=True)
     if arrays.variances is not None:
         ends["variances"] = arrays.variances
     if arrays.covariance is not None:

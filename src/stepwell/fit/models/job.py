@@ -84,15 +84,15 @@ def across_of(model: Described, x: np.ndarray) -> int:
     return across if alike else 0
 
 
-def answers(empty: Callable[..., Any], problems: int, n: int, real: Any, uncertainty: str | None) -> dict[str, Any]:
-    """Return what fits fill, by the names of `Arrays`; ``empty(shape, dtype)`` makes an array."""
+def answers(problems: int, n: int, real: Any, uncertainty: str | None) -> dict[str, Any]:
+    """Return shapes and types of what fits fill, by the names of `Arrays`; None for what is not wanted."""
     return dict(
-        values=empty((problems, n), real),
-        variances=None if uncertainty is None else empty((problems, n), "float64"),
-        covariance=empty((problems, n, n), "float64") if uncertainty == "covariance" else None,
-        reals=empty((len(REALS), problems), "float64"),
-        counts=empty((len(COUNTS), problems), "int32"),
-        active=empty((problems, n), "int8"),
+        values=((problems, n), real),
+        variances=None if uncertainty is None else ((problems, n), "float64"),
+        covariance=((problems, n, n), "float64") if uncertainty == "covariance" else None,
+        reals=((len(REALS), problems), "float64"),
+        counts=((len(COUNTS), problems), "int32"),
+        active=((problems, n), "int8"),
     )
 
 
