@@ -31,7 +31,7 @@ class ProvenStatus(SolverStatus):
     STAGNATED = 2, 2, "rounding errors, or lam = 0, keep the proven gap above tol; x is the best point reached"
     UNMATCHED = 3, 2, "the adjoint of A is not its adjoint, so nothing can be proved; see adjoint_error"
     NONFINITE = 4, 2, "the right-hand side or an operator product is not finite; x is the last finite point"
-    STOPPED = 5, 99, "the callback asked to stop"
+    STOPPED = 5, 99, "the callback, or Ctrl-C, asked to stop"
 
 
 def ending(f: float, gap: float, tol: float, stagnated: bool, limit: bool) -> ProvenStatus | None:

@@ -43,7 +43,7 @@ class LinearStatus(SolverStatus):
         2,
         "products with the operator, or the solution, leave the range of the dtype; scale A, L, lam or b",
     )
-    STOPPED = 6, 99, "the callback asked to stop"
+    STOPPED = 6, 99, "the callback, or Ctrl-C, asked to stop"
 
 
 @dataclass(frozen=True)
