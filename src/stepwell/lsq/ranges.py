@@ -1,8 +1,9 @@
 """Sums with a range, without the range first: where x has a sum that is allowed anyway, the sum has no part in it.
 
-The core gives a sum with a range one more column, what is missing of its end; x then counts in units of that end. Where
+The core gives a sum with a range one more column, what is missing of an end; x then counts in units of the range. Where
 the sum does not bind, x is exact without it: by convexity the minimum without the sum is the minimum with it as soon as
-its sum is allowed. Systems whose sum is not are solved again, and then the sum is at an end.
+its sum is allowed. Where that is beyond an end, a minimum has its sum at this end, again by convexity: the system is
+solved again with this sum alone, of which the other end, however far, has no part.
 """
 
 from __future__ import annotations
@@ -43,18 +44,39 @@ def solve_ranges(batch: Batch, find: Callable[[Batch], Answers]) -> Answers:
         if constraints.rule != RULES["chi2"]:
             low, high = _ends(batch)
             allowed = allowed & (low <= 0) & (high >= 0)
-    answers = dataclasses.replace(answers, more=_unbound(batch, answers))
-    xp = arrays.namespace_of(answers.x)
-    missed = int(xp.sum(xp.astype(~allowed, xp.int64)))
-    if missed:
-        places = xp.nonzero(~allowed)[0]
-        again = _with_true_level(batch.part(places), find)
-        # (A gather and a choice: not every library has arrays that can be written to.)
-        place = xp.where(allowed, 0, xp.cumulative_sum(xp.astype(~allowed, xp.int64)) - 1)
-        answers = _merged(xp, allowed, place, answers, again)
+    xp, sums, (low, high) = arrays.namespace_of(answers.x), _sums(answers), _ends(batch)
+    beyond = ~allowed & (constraints.rule in _LOCAL) & _converged(answers) & ((sums < low) | (sums > high))
+    end = xp.where(sums > high, high, low)
+    answers = _of_range(batch, answers, xp.zeros_like(sums))
+    answers = _again(beyond, batch, answers, lambda part, places: _at_ends(part, end[places], find))
+    # (Rounding may have it that a sum is pulled away from the end it is held at: the range has the last word.)
+    assert answers.more is not None
+    pulled = answers.more[MORE.index("multiplier")]
+    beyond = beyond & ~xp.where(sums > high, pulled > 0, pulled < 0)
+    answers = _again(~allowed & ~beyond, batch, answers, lambda part, places: _with_true_level(part, find))
     if batch.progress:
         batch.progress(batch.systems, batch.systems)
     return answers
+
+
+def _again(chosen: Array, batch: Batch, answers: Answers, solve: Callable[[Batch, Array], Answers]) -> Answers:
+    """Return the answers with those of the chosen systems found anew."""
+    xp = arrays.namespace_of(answers.x)
+    number = xp.cumulative_sum(xp.astype(chosen, xp.int64))
+    if not int(number[-1]):
+        return answers
+    places = xp.nonzero(chosen)[0]
+    # (A gather and a choice: not every library has arrays that can be written to.)
+    return _merged(xp, ~chosen, xp.where(chosen, number - 1, 0), answers, solve(batch.part(places), places))
+
+
+def _at_ends(batch: Batch, end: Array, find: Callable[[Batch], Answers]) -> Answers:
+    """Return the answers of a batch whose sums are at an end of their range."""
+    assert batch.constraints is not None
+    held = dataclasses.replace(batch.constraints, sum_low=end, sum_high=end, slack=False)
+    answers = find(dataclasses.replace(batch, constraints=held))
+    assert answers.more is not None
+    return _of_range(batch, answers, answers.more[MORE.index("multiplier")])
 
 
 def _with_true_level(batch: Batch, find: Callable[[Batch], Answers]) -> Answers:
@@ -85,27 +107,40 @@ def _ends(batch: Batch) -> tuple[Array, Array]:
     return batch.constraints.sum_low, batch.constraints.sum_high
 
 
+def _sums(answers: Answers) -> Array:
+    """The sum of each x."""
+    xp = arrays.namespace_of(answers.x)
+    return xp.sum(xp.astype(answers.x, xp.float64), axis=-1)
+
+
+def _converged(answers: Answers) -> Array:
+    """Where x is optimal."""
+    return answers.counts[0] == int(NNLSStatus.CONVERGED)
+
+
 def _allowed(batch: Batch, answers: Answers) -> Array:
     """Where x converged and its sum is within its range."""
     low, high = _ends(batch)
-    xp = arrays.namespace_of(answers.x)
-    sums = xp.sum(xp.astype(answers.x, xp.float64), axis=-1)
-    return (answers.counts[0] == int(NNLSStatus.CONVERGED)) & (sums >= low) & (sums <= high)
+    sums = _sums(answers)
+    return _converged(answers) & (sums >= low) & (sums <= high)
 
 
-def _unbound(batch: Batch, answers: Answers) -> Array:
-    """What MORE names, where the sum does not bind: the gap of Frank and Wolfe as the core has it."""
+def _of_range(batch: Batch, answers: Answers, multiplier: Array) -> Answers:
+    """Return answers with what MORE names as the core has it of a range: its gap of Frank and Wolfe."""
     constraints, w = batch.constraints, answers.dual
     assert constraints is not None
     xp = arrays.namespace_of(w)
-    w, x = xp.astype(w, xp.float64), xp.astype(answers.x, xp.float64)
+    w, x = xp.astype(w, xp.float64) - multiplier[:, None], xp.astype(answers.x, xp.float64)
     inside = w if constraints.mask is None else xp.where(constraints.mask != 0, w, -float("inf"))
-    top = xp.max(inside, axis=-1) if batch.columns else xp.zeros_like(answers.reals[0])
+    top = xp.max(inside, axis=-1) if batch.columns else xp.zeros_like(multiplier)
     low, high = _ends(batch)
     end = xp.where(top > 0, high, xp.where(low > 0, low, 0.0))
     gap = 2 * (xp.where(top == 0, 0.0, top * xp.where(top == 0, 0.0, end)) - xp.sum(w * x, axis=-1))
-    rows = {"multiplier": xp.zeros_like(gap), "equality_error": xp.zeros_like(gap), "gap": xp.where(gap < 0, 0.0, gap)}
-    return xp.stack([rows[name] for name in MORE])
+    sums = xp.sum(x, axis=-1)
+    missed = xp.where(sums < low, low - sums, xp.where(sums > high, sums - high, 0.0))
+    missed = xp.where(xp.isnan(sums), sums, missed)
+    rows = {"multiplier": multiplier, "equality_error": missed, "gap": xp.where(gap < 0, 0.0, gap)}
+    return dataclasses.replace(answers, more=xp.stack([rows[name] for name in MORE]))
 
 
 def _merged(xp: Any, allowed: Array, place: Array, old: Answers, new: Answers) -> Answers:
