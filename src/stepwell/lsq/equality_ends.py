@@ -24,6 +24,8 @@ MET, MISSED = 1e-12, 1e-9
 #: |C||x| over |d| beyond which x is not counted on.
 HIDDEN = 1e6
 ROUNDING = 4 * float(np.finfo(float).eps)
+#: How far a sum may be from an end to be at it, over Σ|x|: as the core has it.
+AT_END = 64 * float(np.finfo(float).eps)
 #: The largest violation of a system that has converged, and beyond which the active-set method is to improve it.
 OPTIMAL, IMPROVED = 1e-10, 1e-12
 #: Entries of matrices that are looked at in one go, where systems have their own.
@@ -123,6 +125,7 @@ class Equalities:
         `outside` says how far the sum is outside its bounds.
         """
         xp, k = self.xp, int(self.C.shape[0])
+        multipliers = self._with_signs(x, multipliers)
         rest, pull, lengths = self._products(x)
         dual = pull - self._penalty(x) + product(xp, self.C.T[None], multipliers[:, -k:])
         if int(multipliers.shape[1]) > k:
@@ -145,6 +148,20 @@ class Equalities:
             violation=xp.where(after < before, after, before),
             equality_error=xp.maximum(self.misses(x)[0], outside),
         )
+
+    def _with_signs(self, x: Array, multipliers: Array) -> Array:
+        """Return multipliers of which that of a sum is ≥ 0 at its lower end, ≤ 0 at its upper, and 0 between.
+
+        (A sum that is held, or let go, by the wrong end is seen in the duals then.)
+        """
+        if self.sum_low is None or self.sum_high is None:
+            return multipliers
+        xp, sums, mu = self.xp, self.xp.sum(x, axis=-1), multipliers[:, :1]
+        room = AT_END * xp.sum(xp.abs(x), axis=-1)
+        at_low, at_high = sums <= self.sum_low + room, sums >= self.sum_high - room
+        mu = xp.where(at_low[:, None], mu, xp.clip(mu, None, 0.0))
+        mu = xp.where(at_high[:, None], mu, xp.clip(mu, 0.0, None))
+        return xp.concat([mu, multipliers[:, 1:]], axis=-1)
 
     def _products(self, x: Array) -> tuple[Array, Array, Array]:
         """Return W(b − Ax), AᵀW of that, and the lengths of columns with weights and λ, of each system."""
