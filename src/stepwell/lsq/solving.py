@@ -42,8 +42,8 @@ def solve_linear(
 
     What else is given `stepwell.lsq.arguments.check` reads.
     """
-    if (sum_bounds is not None or equality is not None) and not isinstance(A, Convolution):
-        A, b = read_matrix("A", A), read_array("b", b)
+    if sum_bounds is not None or equality is not None:
+        A, b = A if isinstance(A, Convolution) else read_matrix("A", A), read_array("b", b)
         options = given | {"bounds": bounds, "sum_bounds": sum_bounds, "equality": equality}
         units = units_of(A, b, options)
         if units is not None:

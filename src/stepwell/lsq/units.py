@@ -13,6 +13,7 @@ import numpy as np
 
 from stepwell import arrays
 from stepwell.arrays import Array
+from stepwell.lsq.convolution import Convolution
 from stepwell.lsq.result import LSQResult
 
 #: Exponents of two beyond which units change.
@@ -31,6 +32,12 @@ def _times(value: Any, exponent: int) -> Any:
     half = exponent // 2
     with np.errstate(over="ignore"):
         return numbers * math.ldexp(1.0, half) * math.ldexp(1.0, exponent - half)
+
+
+def _matrix_times(A: Any, exponent: int) -> Any:
+    if not isinstance(A, Convolution):
+        return _times(A, exponent)
+    return Convolution(_times(A.pulse, exponent), A.n, m=A.m, origin=A.origin)
 
 
 def _bound_times(value: Any, exponent: int) -> Any:
@@ -59,7 +66,7 @@ class Units:
     of_A: int
     of_b: int
 
-    def applied(self, A: Array, b: Array, options: dict[str, Any]) -> tuple[Array, Array, dict[str, Any]]:
+    def applied(self, A: Any, b: Array, options: dict[str, Any]) -> tuple[Any, Array, dict[str, Any]]:
         """Return the arguments of ``lsq_linear`` in these units."""
         of_x, given = self.of_A - self.of_b, dict(options)
         for name in ("bounds", "sum_bounds"):
@@ -72,7 +79,7 @@ class Units:
         start: Any = given.get("warm_start")
         if arrays.is_array(start) and arrays.namespace_of(start).isdtype(start.dtype, "real floating"):
             given["warm_start"] = _times(start, of_x)
-        return _times(A, -self.of_A), _times(b, -self.of_b), given
+        return _matrix_times(A, -self.of_A), _times(b, -self.of_b), given
 
     def undone(self, r: LSQResult, columns: int, bounds: Any, mask: Any) -> LSQResult:
         """Return a result in the caller's units; x at one of the caller's bounds is the bound itself."""
@@ -114,9 +121,9 @@ def _exponent_of_x(options: dict[str, Any]) -> int | None:
     return max((exponent for exponent in found if exponent is not None), default=None)
 
 
-def units_of(A: Array, b: Array, options: dict[str, Any]) -> Units | None:
+def units_of(A: Any, b: Array, options: dict[str, Any]) -> Units | None:
     """Return units for a batch whose A is extreme; else None."""
-    of_A, of_b = _exponent(A) or 0, _exponent(b)
+    of_A, of_b = _exponent(A.pulse if isinstance(A, Convolution) else A) or 0, _exponent(b)
     if abs(of_A) <= _EXTREME:
         return None
     # What x has to be may be beyond the largest number in the units that are b's.
