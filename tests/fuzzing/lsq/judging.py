@@ -145,7 +145,11 @@ def no_worse(part: Solved) -> None:
     point, norms = problem.nearest_to_zero(), problem.norms(lam)
     best, own = problem.objective(point, lam), problem.objective(part.x, lam)
     size, terms = part.b_norm + (norms * np.abs(point)).sum(axis=1), (norms * np.abs(part.x)).sum(axis=1)
-    worse = part.finished & ~part.is_nothing() & (own > best + room * size**2)
+    sure, tol = part.answer.sure, room - part.answer.sure
+    worse = part.finished & ~part.is_nothing() & (own > best + sure * size**2)
+    # A convex objective is no further above that of a point y than 2 w'(y - x), and with a tolerance |w_j| may be tol
+    # |k_j|(|b| + sum |k_i||x_i|). But whatever it is, an answer is no worse than |b| + |Ky|.
+    worse &= (own > best + 2 * tol * part.found.size * (part.found.size + size)) | (own > (1.001 * size) ** 2)
     # Where b = 0 bounds are the only scale; of normal equations squares are rounded; the smallest numbers are zero.
     worse &= ~((part.b_norm == 0) & (own <= (room * terms) ** 2)) & (terms > 1e-278 * norms.sum(axis=1))
     if problem.single:
@@ -172,11 +176,13 @@ def no_worse_than_another(part: Solved) -> None:
     x = exact(np.where(np.isfinite(other.x), other.x, 0))[part.which]
     known = part.finished & (other.status[part.which] == NNLSStatus.CONVERGED)
     own, best = (np.sqrt(problem.objective(at, part.lam)) for at in (part.x, x))
-    size = np.minimum(part.found.size, part.b_norm + (problem.norms(part.lam) * np.abs(x)).sum(axis=1))
+    # The other is what it is to the rounding of its terms. And x is rounded, so that Kx is by as much of its own; as
+    # much again comes of mending the sum of what was rounded.
+    size = part.b_norm + (problem.norms(part.lam) * np.abs(x)).sum(axis=1)
     gap = own - best
     part.find_each(
         "worse",
-        known & (gap > (1e-6 + room) * (part.b_norm + own)) & (gap > 10 * room * size),
+        known & (gap > (1e-6 + room) * (part.b_norm + own)) & (gap > 10 * room * size + 2 * DOUBLE * part.found.size),
         lambda k: f"the root of the objective is {float(own[k]):.3e}, that of method {method!r} {float(best[k]):.3e}",
     )
 

@@ -128,6 +128,9 @@ def cross_validated(part: Solved) -> None:
     A = np.broadcast_to(problem.A, (systems, *problem.A.shape[1:])) * own[:, None, :]
     L = (np.eye(n) if problem.L is None else problem.L) * own[:, None, :]
 
+    # No column takes part, or none of them in L: any lambda will do.
+    asked = has_squares(unit) & (unit != 1)
+
     # [A; unit L] = U S V': in the basis V S^-1 of what counts the trace is that of U_A (U_A'U_A + (lam / unit)^2
     # U_L'U_L)^-1 U_A', for every lam with the same rank. (By the singular values of each lam another would count.)
     U, values, _ = np.linalg.svd(
@@ -143,7 +146,7 @@ def cross_validated(part: Solved) -> None:
         of_A, of_L = np.split(np.where(used[:, None, :], U, 0), [A.shape[1]], axis=1)
         own, beneath = (np.swapaxes(part, 1, 2) @ part for part in (of_A, of_L))
         unused = ~used[:, :, None] * np.eye(used.shape[1])
-        ratio = (lam / unit).astype(float)[:, None, None]
+        ratio = np.where(asked, (lam / unit).astype(float), 1)[:, None, None]
         inverse = np.linalg.pinv(own + ratio**2 * beneath + unused, hermitian=True)  # (lam = 0: of A alone)
         trace = np.trace(inverse @ own, axis1=1, axis2=2)
         left = A.shape[1] - trace
@@ -161,7 +164,7 @@ def cross_validated(part: Solved) -> None:
         best = np.minimum(best, tried)
     part.find_each(
         "gcv",
-        part.finished & has_squares(unit) & (found > 1.01 * best).all(axis=0),
+        part.finished & asked & (found > 1.01 * best).all(axis=0),
         lambda k: (
             f"cross-validation is {found[1, k]:.4e} at lam {float(part.lam[k]):.3e}, "
             f"{best[1, k]:.4e} at {where[1, k]:.3e}"

@@ -143,6 +143,8 @@ def with_rows(problem, x, w, unit, low, high, multipliers):
     worst = np.empty(len(x), np.longdouble)
     room = slack_room(problem, x)
     values = x @ problem.C.T
+    size = np.abs(problem.C)
+    share = (size / np.maximum(size.max(axis=1, keepdims=True), 1e-300)).max(axis=0)
     for i in range(len(x)):
         fixed = problem.low[i] == problem.high[i]
         at_low = fixed | (values[i] <= problem.low[i] + room[i])
@@ -152,8 +154,9 @@ def with_rows(problem, x, w, unit, low, high, multipliers):
             mu = np.where(
                 at_low & at_high, mu, np.where(at_low, np.maximum(mu, 0), np.where(at_high, np.minimum(mu, 0), 0))
             )
-            # (With the room that there is, a few roundings of the terms that a multiplier adds.)
-            over = unit[i] + (1 if problem.single else 1e-4) * np.abs(mu) @ np.abs(problem.C)
+            # (With the room that there is, a few roundings of the terms that a multiplier adds; and of what others
+            # ask of it, which a column of zeros has to do with: 1e-8 of 1e-7 are nine roundings.)
+            over = unit[i] + (1 if problem.single else 1e-4) * np.abs(mu) @ size + 1e-7 * unit[i].max(initial=0) * share
             return plain((w[i] + mu @ problem.C)[None], over[None], low[i : i + 1], high[i : i + 1])[0]
 
         found = [at(np.zeros(len(problem.C), np.longdouble))]

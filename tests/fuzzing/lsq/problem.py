@@ -120,6 +120,11 @@ def times(A: np.ndarray, x: np.ndarray) -> np.ndarray:
     return np.matmul(A, x[..., None])[..., 0]
 
 
+def normal(array: np.ndarray) -> np.ndarray:
+    """As doubles; subnormal numbers count as zero, as the documents say, those of float32 like others."""
+    return np.where(np.abs(array) < np.finfo(array.dtype).tiny, 0, array).astype(np.float64)
+
+
 def rows_of(value: Any, systems: int, length: int | None, single: bool) -> np.ndarray:
     """An argument that all systems or each have, as (systems, length) or (systems,)."""
     array = np.asarray(value, np.float64)
@@ -139,7 +144,7 @@ def read(case: Case) -> Problem:
     single = matrix.dtype == b.dtype == np.float32
     gram = case.function == "lsq_gram"
     n = matrix.shape[-1]
-    b = b.reshape(-1, b.shape[-1]).astype(np.float64)
+    b = b.reshape(-1, b.shape[-1])
     systems, m = b.shape
     bounds = (0.0, INF) if case.function == "nnls" else given.get("bounds", (-INF, INF))
     rounded = single and not gram  # arguments of a float32 problem are read as floats; `lsq_gram` keeps doubles
@@ -150,7 +155,7 @@ def read(case: Case) -> Problem:
     if given.get("mask") is not None:
         out = ~np.broadcast_to(np.asarray(given["mask"]).reshape(-1, n), (systems, n))
         lower[out] = upper[out] = 0
-    A = matrix.reshape(-1, *matrix.shape[-2:]).astype(np.float64)
+    A, b = normal(matrix.reshape(-1, *matrix.shape[-2:])), normal(b)
     if given.get("which") is not None:
         A = A[np.asarray(given["which"]).reshape(-1)]
     rows = np.full(systems, m)
