@@ -72,20 +72,27 @@ class Certifier:
     def _bounds(self, lam: np.ndarray, b: Array, y: Array, back: Array, p: Array, room: Room, x: Array) -> np.ndarray:
         xp, weights = namespace_of(y), self.grid.weights
         q = back + divergence(p, weights)
-        above, below, shift = self._targets(q, room)
+        up, down = room.parts(q)
+        above, below, shift = targets(image_sums(q), _sums_of(up, lam), _sums_of(down, lam))
         if shift.any() and self.ones_square > 0:
             t = shift / self.ones_square
             columns = np.broadcast_to(t, (y.shape[1],)) if self.grid.across else t
             y = y - self.ones_data * copy_to_device_of(np.array(columns)[None, :], y)
             q = q - self.ones_image * along(t, q)
-            above, below, _ = self._targets(q, room)
-        w = room.positive(q) * along(above, q) + room.negative(q) * along(below, q)
+            up, down = room.parts(q)
+            above, below, _ = targets(image_sums(q), _sums_of(up, lam), _sums_of(down, lam))
+        rest, at_bounds = q, np.zeros_like(lam)  # q - w, and Σ min(l w, u w)
+        for part, factor, side in ((up, above, room.lower), (down, below, room.upper)):
+            if part is not None and side is not None:
+                rest = rest - part * along(factor, q)
+                at_bounds = at_bounds + factor * image_sums(
+                    part * xp.where(xp.isfinite(side), side, xp.zeros_like(side))
+                )
         # What is repaired must have no mean, or it is not repaired: then nothing is proved.
-        sound = np.abs(image_sums(q - w)) <= MEAN_LEFT * image_sums(xp.abs(q))
-        p = p - differences(self.cosines.inverse(self.cosines.forward(q - w) * self.poisson), weights)
+        sound = np.abs(image_sums(rest)) <= MEAN_LEFT * image_sums(xp.abs(q))
+        p = p - differences(self.cosines.inverse(self.cosines.forward(rest) * self.poisson), weights)
         size = sizes(p, self.anisotropic)
         largest = to_host(xp.max(xp.reshape(xp.moveaxis(size, 1, 0), (size.shape[1], -1)), axis=1))
-        at_bounds = image_sums(room.value(w))
         square = self._of_problems(column_sums(y, y))
         linear = at_bounds - self._of_problems(column_sums(b, y))
         if self.eps:
@@ -100,9 +107,10 @@ class Certifier:
     def _of_problems(self, sums: np.ndarray) -> np.ndarray:
         return sums.sum(keepdims=True) if self.grid.across else sums
 
-    def _targets(self, q: Array, room: Room) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return factors of the positive and negative parts that bounds allow, and what of Σq neither can take up."""
-        return targets(image_sums(q), image_sums(room.positive(q)), image_sums(room.negative(q)))
+
+def _sums_of(part: Array | None, like: np.ndarray) -> np.ndarray:
+    """Return the sums of a part of q, of every problem; zeros where there is none."""
+    return np.zeros_like(like) if part is None else image_sums(part)
 
 
 def targets(total: np.ndarray, up: np.ndarray, down: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -135,6 +143,13 @@ class Room:
     upper: Array | None
     at_lower: Array | None
     at_upper: Array | None
+
+    def parts(self, q: Array) -> tuple[Array | None, Array | None]:
+        """Return both parts, None without such a bound."""
+        return (
+            None if self.at_lower is None else self.positive(q),
+            None if self.at_upper is None else self.negative(q),
+        )
 
     def positive(self, q: Array) -> Array:
         """Return the positive part of q where a lower bound allows it."""

@@ -197,13 +197,24 @@ def build_model(
         max(DEPENDENT, ROUNDING * float(np.finfo(dtype).eps)),
     )
     there = [copy_to_device_of(part, steps) for part in (inside, basis)]
-    rows = xp.concat([matrix_product(there[0], images), matrix_product(there[1], weighted)], axis=1)
+    rows = _both(there[0], images, there[1], weighted)
     solved = rows * flat_inverse
     count = basis.shape[1]
     signs = np.broadcast_to(np.diag([1.0] * count + [-1.0] * count), (like.shape[0], 2 * count, 2 * count))
     small = np.linalg.inv(signs + to_host(matrix_product(rows, xp.matrix_transpose(solved))))
     signs_there, small_there = (copy_to_device_of(np.array(part), steps) for part in (signs, small))
     return Model(diagonal, inverse, rows, signs_there, solved, small_there)
+
+
+def _both(first: Array, images: Array, second: Array, weighted: Array) -> Array:
+    """Return two products, the rows of one behind those of the other."""
+    if not isinstance(images, np.ndarray):
+        return namespace_of(images).concat([matrix_product(first, images), matrix_product(second, weighted)], axis=1)
+    count = first.shape[1]
+    found = np.empty((images.shape[0], 2 * count, images.shape[2]), dtype=images.dtype)
+    np.matmul(first, images, out=found[:, :count])
+    np.matmul(second, weighted, out=found[:, count:])
+    return found
 
 
 def _conjugate(metric: np.ndarray, curvature: np.ndarray, dependent: float) -> tuple[np.ndarray, np.ndarray]:

@@ -266,7 +266,8 @@ class Solver:
     def _remember(self, state: State, task: Task) -> None:
         """Keep the latest step and its image under AᵀA, in the cosine basis, of problems that have moved."""
         xp = namespace_of(state.x)
-        here = task.cosines.forward(state.x), task.cosines.forward(state.gradient)
+        x, state.ahead = state.ahead, None
+        here = task.cosines.forward(state.x) if x is None else x, task.cosines.forward(state.gradient)
         if state.last is not None:
             moved = along(state.stale, state.x[:, None]) > 0
             moved = xp.reshape(moved, (-1, 1, 1))
@@ -312,7 +313,8 @@ class Solver:
             data = task.forward(trial)
         books.products[rows] += 0.5
         calls += 0.5
-        change = task.cosines.forward(trial) - here[0]
+        there = task.cosines.forward(trial)
+        change = there - here[0]
         pull = model.times(change)
         length = image_sums(change * pull)
         inexact = self._inexactness(task, state, pull, here[1])
@@ -336,7 +338,7 @@ class Solver:
         books.f[rows] = np.where(lost, np.inf, np.where(accepted, f, books.f[rows]))
         state.stale = accepted
         if accepted.all():
-            state.x, state.data = trial, data
+            state.x, state.data, state.ahead = trial, data, None if long.any() else there
         elif accepted.any():
             state.x = xp.where(along(accepted, trial) > 0, trial, state.x)
             state.data = xp.where(_of_columns(accepted, task, data) > 0, data, state.data)

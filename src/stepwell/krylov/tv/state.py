@@ -20,7 +20,8 @@ class State:
     """What problems carry from step to step; arrays have a row (data: a column) for each of them.
 
     ``data`` is Ax; ``gradient`` is Aᵀ(Ax − b), of an earlier x where it is ``stale``; ``last`` are x and the gradient
-    in the cosine basis; ``steps`` and ``images`` are recent steps and AᵀA times them, there too.
+    in the cosine basis; ``steps`` and ``images`` are recent steps and AᵀA times them, there too; ``ahead`` is x there
+    where a step has just transformed it.
     """
 
     x: Array
@@ -31,6 +32,7 @@ class State:
     last: tuple[Array, Array] | None = None
     steps: Array | None = None
     images: Array | None = None
+    ahead: Array | None = None
 
     def take(self, rows: np.ndarray) -> State:
         """Return the states of some problems; of all of them, which may share their data, this one."""
@@ -105,6 +107,11 @@ def pushed(kept: Array | None, new: Array, moved: Array) -> Array:
     xp = namespace_of(new)
     if kept is None:
         return xp.where(moved, new, xp.zeros_like(new))
+    if isinstance(kept, np.ndarray) and kept.shape[1] == PAIRS and moved.all():
+        for row in range(PAIRS - 1):  # where they lie: memory is what this costs
+            kept[:, row] = kept[:, row + 1]
+        kept[:, -1:] = new
+        return kept
     with_new = xp.concat([kept[:, 1 - PAIRS :], new], axis=1) if PAIRS > 1 else new
     if kept.shape[1] < with_new.shape[1]:
         kept = xp.concat([xp.zeros_like(new), kept], axis=1)
