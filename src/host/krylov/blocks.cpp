@@ -14,16 +14,16 @@ namespace {
 
 constexpr int tile_height = 4;
 #if defined(__aarch64__) || defined(__AVX512F__)
-constexpr int max_vectors = 4;  // 16 of 32 registers hold sums
+constexpr int tile_vectors = 4;  // 16 of 32 registers hold sums
 #else
-constexpr int max_vectors = 3;  // 12 of 16
+constexpr int tile_vectors = 3;  // 12 of 16
 #endif
-constexpr std::int64_t chunk = 128;              // rows whose panels lie in the caches at a time
-constexpr std::int64_t rows_of_a_piece = 1024;   // at the least; a piece has a Gram matrix of its own
-constexpr std::int64_t max_pieces = 32;          // fixed, so that sums do not depend on the threads
-constexpr std::int64_t worth_threads = 1 << 17;  // products below which a second thread is not woken
+constexpr std::int64_t chunk = 128;             // rows whose panels lie in the caches at a time
+constexpr std::int64_t rows_of_a_piece = 1024;  // at the least; a piece has a Gram matrix of its own
+constexpr std::int64_t max_pieces = 32;         // fixed, so that sums do not depend on the threads
+constexpr std::int64_t products_worth_threads = 1 << 17;  // products below which a second thread is not woken
 
-struct Panels : PanelCut {
+struct TilePanels : PanelCut {
     std::int64_t numbers(std::int64_t rows) const { return count * width * rows; }
 
     // All rows of the first panel, then all rows of the next, each with room for so many rows. What lies
@@ -52,7 +52,7 @@ void with_vectors(std::int64_t width, const Work& work) {
     if (vectors == 1) work.template operator()<1>();
     if (vectors == 2) work.template operator()<2>();
     if (vectors == 3) work.template operator()<3>();
-    if constexpr (max_vectors > 3)
+    if constexpr (tile_vectors > 3)
         if (vectors == 4) work.template operator()<4>();
 }
 
@@ -79,12 +79,12 @@ void gram(std::int64_t rows, std::int64_t left_columns, std::int64_t right_colum
           const Value* right, Value* out, int threads) {
     if (left_columns == 0 || right_columns == 0) return;
     const bool symmetric = left == right && left_columns == right_columns;
-    const Panels tall{{left_columns, tile_height, (left_columns + tile_height - 1) / tile_height}};
-    const Panels wide{cut_into_panels<Value>(right_columns, max_vectors)};
+    const TilePanels tall{{left_columns, tile_height, (left_columns + tile_height - 1) / tile_height}};
+    const TilePanels wide{cut_into_panels<Value>(right_columns, tile_vectors)};
     const std::int64_t tile_numbers = tile_height * wide.width;
     const std::int64_t numbers = tall.count * wide.count * tile_numbers;
     const std::int64_t pieces = std::clamp<std::int64_t>(rows / rows_of_a_piece, 1, max_pieces);
-    if (rows * left_columns * right_columns < worth_threads) threads = 1;
+    if (rows * left_columns * right_columns < products_worth_threads) threads = 1;
     threads = int(std::clamp<std::int64_t>(threads, 1, pieces));
     Aligned<Value> sums = aligned<Value>(pieces * numbers);
     // A chunk is a whole number of cache lines in every column, and so are the panels.
@@ -155,14 +155,14 @@ template <class Value>
 void combine(std::int64_t rows, std::int64_t inner, std::int64_t columns, const Value* left,
              const Value* right, const Value* base, Value sign, Value* out, int threads) {
     if (rows == 0 || columns == 0) return;
-    const Panels wide{cut_into_panels<Value>(columns, max_vectors)};
+    const TilePanels wide{cut_into_panels<Value>(columns, tile_vectors)};
     Aligned<Value> panels = aligned<Value>(std::max<std::int64_t>(1, wide.numbers(inner)));
     std::fill(panels.get(), panels.get() + wide.numbers(inner), Value(0));
     with_vectors<Value>(wide.width, [&]<int vectors>() {
         wide.copy<vectors * register_lanes<Value>>(inner, inner, right, panels.get());
     });
     const std::int64_t stretch = std::max<std::int64_t>(chunk, (rows + 1023) / 1024);
-    if (rows * inner * columns < worth_threads) threads = 1;
+    if (rows * inner * columns < products_worth_threads) threads = 1;
     Pool::instance().run(int((rows + stretch - 1) / stretch), threads, [&](int piece, int) {
         const std::int64_t begin = piece * stretch, end = std::min(rows, begin + stretch);
         with_vectors<Value>(wide.width, [&]<int vectors>() {
