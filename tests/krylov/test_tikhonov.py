@@ -232,10 +232,23 @@ def test_limits_callbacks_and_histories():
 def test_stagnation_is_told_and_gives_the_best_point():
     A, B = problem(60, 40, 2)
     for method in METHODS:
-        result = stepwell.tikhonov(A, B, 0.5, method=method, tol=1e-18)
+        result = stepwell.tikhonov(A, B, 0.5, method=method, tol=1e-18, maxiter=1000)
         assert all(s is Status.STAGNATED for s in result.status)
         assert np.all(result.residual < 1e-13)
         assert "rounding" in result.message
+
+
+@pytest.mark.parametrize("method", ["block", "pseudo-block"])
+def test_the_default_tolerance_is_reached_in_float32_where_rounding_leaves_room(method):
+    """The last round meets residuals that rounding errors of x bring back, about unit roundoff times the condition."""
+    for seed in range(12):
+        random = np.random.default_rng(seed)
+        A = random.random((500, 200)).astype(np.float32)
+        lam = float(np.linalg.norm(A, 2)) / 60  # condition 3,600 at most
+        B = (A @ random.normal(size=(200, 16)) + 0.1 * random.normal(size=(500, 16))).astype(np.float32)
+        result = stepwell.tikhonov(A, B, lam, method=method)
+        assert result.success, result.message
+        assert np.all(result.residual <= 1e-6)
 
 
 def test_a_singular_matrix_is_a_breakdown_of_the_direct_method_only():

@@ -71,7 +71,8 @@ class BlockCG(Method):
             residual = take_columns(task.residual, columns)
             norms, relative = task.norms[columns], task.relative[columns]
             idle = None if task.idle is None else task.idle[columns]
-            part = Round(system, (), residual, norms, relative, task.tol, task.maxiter, task.watch, idle=idle)
+            aim, spent = task.aim[columns], task.spent[columns]
+            part = Round(system, (), residual, norms, relative, aim, spent, task.maxiter, task.watch, idle=idle)
             parts.append(self._run(part))
         return Correction(
             namespace_of(task.residual).concat([part.x for part in parts], axis=1),

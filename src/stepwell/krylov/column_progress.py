@@ -8,9 +8,13 @@ from stepwell.arrays import Array, copy_to_device_of, namespace_of, shapes_are_c
 from stepwell.krylov.results import LinearStatus
 from stepwell.krylov.rounds import Correction, Round
 
-#: Steps without a new smallest residual after which a column counts as stalled: far from rounding errors, where
-#: conjugate gradients may pause for long, and near them.
-PATIENCE, PATIENCE_NEAR_ROUNDING = 200, 10
+#: Steps without a new smallest residual after which a column counts as stalled, far from rounding errors, where
+#: conjugate gradients may pause for long.
+PATIENCE = 200
+#: Near rounding errors: steps in which the residual was not halved, at least, and in units of the steps that a halving
+#: took on average. What rounding errors leave along earlier directions falls a little in every step; a round that
+#: starts anew removes it.
+PATIENCE_NEAR_ROUNDING, PATIENT_HALVINGS = 10, 10
 #: Relative residuals below so many machine epsilons are near rounding errors.
 NEAR_ROUNDING = 1e4
 
@@ -35,7 +39,7 @@ class ColumnProgress:
         self._age = np.zeros(count, dtype=np.int64)
         self._finished: list[Array] = []
         self._places: list[np.ndarray] = []
-        self.end(self._best <= task.tol, LinearStatus.CONVERGED)
+        self.end(self._best <= task.aim, LinearStatus.CONVERGED)
         if task.idle is not None:
             self.end(task.idle, LinearStatus.CONVERGED)
         if task.maxiter <= 0:
@@ -51,12 +55,16 @@ class ColumnProgress:
         relative = norms / self.task.norms[self.columns]
         self._records.append((self.columns, relative))
         now, best, age = relative[-1], self._best[self.columns], self._age[self.columns]
-        better = now < best
+        near = best < self._near
+        better = now < np.where(near, 0.5, 1.0) * best
         best, age = np.where(better, now, best), np.where(better, 0, age + len(relative))
         self._best[self.columns], self._age[self.columns] = best, age
         self.end(~np.isfinite(now), LinearStatus.NONFINITE)
-        self.end(now <= self.task.tol, LinearStatus.CONVERGED)
-        self.end(age >= np.where(best < self._near, PATIENCE_NEAR_ROUNDING, PATIENCE), LinearStatus.STAGNATED)
+        self.end(now <= self.task.aim[self.columns], LinearStatus.CONVERGED)
+        steps_to_best = self.task.spent[self.columns] + self.iterations[self.columns] - age
+        halvings = -np.log2(best, out=np.ones_like(best), where=near & (best > 0))
+        patience = np.maximum(PATIENCE_NEAR_ROUNDING, PATIENT_HALVINGS * steps_to_best / halvings)
+        self.end(age >= np.where(near, patience, PATIENCE), LinearStatus.STAGNATED)
         active = ~self._ended[self.columns]
         worst = float(np.max(now[active], initial=0.0))
         if self.task.watch(steps, int(active.sum()), worst):

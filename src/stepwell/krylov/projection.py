@@ -69,7 +69,7 @@ class Projected(Method):
             coefficients, overlaps = self._projected[1:]
         else:
             x, residual, data, coefficients = self._project(residual, data)
-            if space.length(residual) <= task.tol * float(task.norms[0]):
+            if space.length(residual) <= float(task.aim[0] * task.norms[0]):
                 progress.end_all(LinearStatus.CONVERGED)
         self._projected = None
         steps = 0
@@ -86,7 +86,7 @@ class Projected(Method):
                 if len(shares) == len(coefficients):  # else some were dropped on the way, and none is scored
                     coefficients = np.add(coefficients, shares).tolist()
                 after = space.length(residual)
-                if after <= task.tol * float(task.norms[0]):
+                if after <= float(task.aim[0] * task.norms[0]):
                     progress.end_all(LinearStatus.CONVERGED)
                 elif not after <= 0.5 * before:
                     progress.end_all(LinearStatus.STAGNATED)

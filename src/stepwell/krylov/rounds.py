@@ -2,7 +2,7 @@
 
 A method reduces the residual that it carries along. Only the residual recomputed from the operator counts here: a
 column whose recomputed residual is above the tolerance goes into another round, which starts from it. A round that
-no longer halves a column's true residual ends that column as stagnated.
+does not halve a column's true residual ends that column as stagnated, unless little is missing.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ from stepwell.krylov.results import LinearStatus, Progress
 from stepwell.krylov.systems import Carried, State, System, TikhonovSystem
 from stepwell.operators.error_state import callers_arithmetic, own_arithmetic
 
+#: A round aims at the tolerance. One that got there, while the true residual stays at up to so many tolerances, is
+#: followed by one that aims at half of that, as rounding errors take the last bit back; the least aim is a part of tol.
+CLOSE, LEAST_AIM = 4, 1 / 8
 #: Entries up to this size, and down to its inverse, have squares and sums of squares that every dtype holds.
 MODERATE = 1e8
 #: Sizes of an operator, or of λ, of which the fourth power still has room for the squares of small residuals.
@@ -72,9 +75,10 @@ class Round:
     """The task of one run: bring each column of the residual below its threshold.
 
     ``norms`` are those of the right-hand sides, to which residuals are relative, ``relative`` those of the residual
-    relative to them. ``watch`` is told the iteration, the
-    number of active columns and the largest relative residual, and answers whether to stop. ``x`` is the current point
-    (None: zero). Columns that are ``idle`` are only there for the shape of the blocks (None: there are none).
+    relative to them; the latter are to come down to ``aim``. ``spent`` are the steps of earlier rounds. ``watch`` is
+    told the iteration, the number of active columns and the largest relative residual, and answers whether to stop.
+    ``x`` is the current point (None: zero). Columns that are ``idle`` are only there for the shape of the blocks (None:
+    there are none).
     """
 
     system: System
@@ -82,7 +86,8 @@ class Round:
     residual: Array
     norms: np.ndarray
     relative: np.ndarray
-    tol: float
+    aim: np.ndarray
+    spent: np.ndarray
     maxiter: int
     watch: Callable[[int, int, float], bool]
     x: Array | None = None
@@ -189,10 +194,12 @@ def solve_in_rounds(
         return _stops(callback, told, sums)
 
     active = np.ones(columns.size, dtype=bool)  # the others stay in the blocks for their shape alone
+    aim = np.full(columns.size, tol)
     while active.any():
         limit = 0 if stopped else maxiter - int(iterations[columns[active]].max())
         idle = None if active.all() else ~active
-        correction = method(Round(work, state, gradient, norms[columns], before, tol, limit, watch, x, idle))
+        spent = iterations[columns]
+        correction = method(Round(work, state, gradient, norms[columns], before, aim, spent, limit, watch, x, idle))
         previous = x
         if x is None or correction.replaces:
             x = xp.zeros_like(gradient) if correction.x is None else correction.x
@@ -228,7 +235,14 @@ def solve_in_rounds(
             else:
                 status[column] = LinearStatus.STAGNATED if claim is LinearStatus.CONVERGED else claim
                 mendable = claim in (LinearStatus.CONVERGED, LinearStatus.STAGNATED, LinearStatus.BREAKDOWN)
-                again[place] = mendable and bool(true[place] <= 0.5 * before[place])
+                halved = bool(true[place] <= 0.5 * before[place])
+                close = bool(LEAST_AIM * tol < aim[place] and true[place] <= CLOSE * tol)
+                again[place] = mendable and (halved or (close and claim is LinearStatus.CONVERGED))
+                if not halved or aim[place] < tol:
+                    aim[place] *= 0.5
+        if (again & worse).any():
+            state, gradient = work.state(x, rhs)
+            products[columns[again]] += 1
         if wide and again.any():
             active, before = again, true
             continue
@@ -240,7 +254,7 @@ def solve_in_rounds(
             work, rhs, x = work.take(keep), take_columns(rhs, keep), take_columns(x, keep)
             gradient = take_columns(gradient, keep)
             state = tuple(take_columns(part, keep) for part in state)
-        columns, before, active = columns[keep], true[keep], np.ones(keep.size, dtype=bool)
+        columns, before, aim, active = columns[keep], true[keep], aim[keep], np.ones(keep.size, dtype=bool)
 
     return SolveStats(
         _assemble(solved, places, rhs),

@@ -112,7 +112,8 @@ class KrylovSpace:
         more = min(steps, self.problem.unknowns.whole) - self._space.count
         if more <= 0 or self.complete:
             return
-        task = Round(self._system, (), self._rhs, self._norm, np.ones(1), self._tol, more, lambda *_: False)
+        aim, spent = np.full(1, self._tol), np.zeros(1, dtype=np.int64)
+        task = Round(self._system, (), self._rhs, self._norm, np.ones(1), aim, spent, more, lambda *_: False)
         self._spectrum = None
         self.complete = self._method(task).claims[0] is not LinearStatus.ITERATION_LIMIT
 
