@@ -233,15 +233,24 @@ private:
 // The most parameters of a compiled model.
 constexpr int most_parameters = 64;
 
-// Sizes of common models are compiled apart; the others share one.
+// Sizes of common models are compiled apart; the others share one. Not for processors from before 2013, whose
+// code has to be right, and quick to compile.
+#if defined(__x86_64__) && !defined(__AVX2__)
+constexpr bool special_sizes = false;
+#else
+constexpr bool special_sizes = true;
+#endif
+
 inline std::unique_ptr<LaneTurns> lane_turns(const FitModelJob& job) {
-    switch (job.parameters) {
-        case 3:
-            return std::make_unique<SideTurns<Exactly<3>>>(Exactly<3>(), job);
-        case 4:
-            return std::make_unique<SideTurns<Exactly<4>>>(Exactly<4>(), job);
-        case 5:
-            return std::make_unique<SideTurns<Exactly<5>>>(Exactly<5>(), job);
+    if constexpr (special_sizes) {
+        switch (job.parameters) {
+            case 3:
+                return std::make_unique<SideTurns<Exactly<3>>>(Exactly<3>(), job);
+            case 4:
+                return std::make_unique<SideTurns<Exactly<4>>>(Exactly<4>(), job);
+            case 5:
+                return std::make_unique<SideTurns<Exactly<5>>>(Exactly<5>(), job);
+        }
     }
     if (job.parameters <= 12) return std::make_unique<SideTurns<AtMost<12>>>(AtMost<12>{job.parameters}, job);
     return std::make_unique<SingleTurns<AtMost<most_parameters>>>(AtMost<most_parameters>{job.parameters},
