@@ -52,16 +52,66 @@ static __device__ __forceinline__ void store_end(const Columns& columns, int64_t
     columns.count(end_counts - 1, problem) = counted;
 }
 
-// A thread has a problem.
+// Answers of a block's problems, each with an odd number of words of its own: the rows of a result are short,
+// and threads that wrote one each would write all over the memory.
+struct Gathered {
+    static constexpr int threads = 128, n = SW_PARAMETERS, vector = n | 1, matrix = (n * n) | 1;
+    double covariance[threads * matrix], variances[threads * vector], values[threads * vector];
+    int8_t active[threads * n];
+
+    // Says that a thread's problem is the first of arrays of its own.
+    __device__ void take(FitModelJob& job) {
+        if (job.covariance) job.covariance = covariance + threadIdx.x * matrix;
+        if (job.variances) job.variances = variances + threadIdx.x * vector;
+        job.values = values + threadIdx.x * vector;
+        job.active = active + threadIdx.x * n;
+    }
+
+    template <class T>
+    __device__ static void write(T* to, const T* from, int64_t first, int rows, int size, int apart) {
+        if (!to) return;
+        for (int k = threadIdx.x; k < rows * size; k += blockDim.x)
+            to[first * size + k] = from[k / size * apart + k % size];
+    }
+
+    __device__ void write(const FitModelJob& job, int64_t first, int rows) const {
+        write(job.covariance, covariance, first, rows, n * n, matrix);
+        write(job.variances, variances, first, rows, n, vector);
+        write(job.active, active, first, rows, n, n);
+        if (job.options.single)
+            write(static_cast<float*>(job.values), reinterpret_cast<const float*>(values), first, rows, n,
+                  2 * vector);
+        else
+            write(static_cast<double*>(job.values), values, first, rows, n, vector);
+    }
+};
+
+// A thread has a problem; a block has at most Gathered::threads. (Shared memory is enough for few
+// parameters.)
 extern "C" __global__ void fit_ends(const __grid_constant__ FitModelJob job, double* reals, int32_t* counts) {
-    const int64_t problem = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-    if (problem >= job.problems) return;
-    const Columns columns = {job.problems, reals, counts};
-    State s;
-    each_of_end(
-        s, [&](int at, double& value) { value = columns.real(at, problem); },
-        [&](int at, int32_t& value) { value = columns.count(at, problem); });
-    write_answer(Size(), job, problem, job.low + problem * job.low_stride,
-                 job.high + problem * job.high_stride, state_of(Size(), s),
-                 columns.count(end_counts - 1, problem));
+    const int64_t first = int64_t(blockIdx.x) * blockDim.x, problem = first + threadIdx.x;
+    FitModelJob own = job;
+#if SW_PARAMETERS <= 5
+    __shared__ Gathered gathered;
+    gathered.take(own);
+    own.reals += problem;
+    own.counts += problem;
+    const int64_t place = 0;
+#else
+    const int64_t place = problem;
+#endif
+    if (problem < job.problems) {
+        const Columns columns = {job.problems, reals, counts};
+        State s;
+        each_of_end(
+            s, [&](int at, double& value) { value = columns.real(at, problem); },
+            [&](int at, int32_t& value) { value = columns.count(at, problem); });
+        write_answer(Size(), own, place, job.low + problem * job.low_stride,
+                     job.high + problem * job.high_stride, state_of(Size(), s),
+                     columns.count(end_counts - 1, problem));
+    }
+#if SW_PARAMETERS <= 5
+    __syncthreads();
+    gathered.write(job, first, int(min_of(int64_t(blockDim.x), job.problems - first)));
+#endif
 }

@@ -7,7 +7,7 @@
 //   SW_MODEL       the model (core/fit/models), with SW_COUNT, SW_FLAG, SW_ACROSS, its shape
 //   SW_PARAMETERS, SW_VARIABLES
 //   SW_POINTS      points of a problem; 0: known when it runs
-//   SW_UNROLL_POINTS  how many of them code is written for; SW_POINTS: all
+//   SW_UNROLL_POINTS  how many of them code is written for; of a grid, those of a row
 //   SW_STAGED      1: a problem's data lie in shared memory
 //   SW_WEIGHTED, SW_OWN_X   1: problems have weights; x of their own
 //   SW_LOSS        a FitLoss
@@ -55,12 +55,15 @@ static __device__ __forceinline__ void evaluate(const FitModelJob& job, const Fi
     SW_MODEL<Scalar, DeviceShape> model(shape, p);
     const int points = SW_POINTS ? SW_POINTS : job.points;
     constexpr int together = SW_UNROLL_POINTS;
-#pragma unroll together
-    for (int i = 0; i < points; ++i) {
+    const auto add = [&](int i, int column) {
         Scalar x[SW_VARIABLES], value, J[n];
 #pragma unroll
         for (int v = 0; v < SW_VARIABLES; ++v) x[v] = problem.x[v * points + i];
+#if SW_ACROSS
+        model.cell(x, i, column, value, J);
+#else
         model.row(x, i, value, J);
+#endif
         const Scalar y = problem.y[i * problem.step];
 #if SW_LOSS == 0
         Scalar r = value - y;
@@ -75,7 +78,7 @@ static __device__ __forceinline__ void evaluate(const FitModelJob& job, const Fi
         const double pull = residual, curve = 1;
 #else
         const double w = SW_WEIGHTED ? double(problem.weights[i * problem.step]) : 1.0;
-        if (w == 0) continue;
+        if (w == 0) return;
         const FitPoint found = fit_point(FitLoss(SW_LOSS), job.loss_scale, value, y, w);
         cost += 2 * found.cost;
         const double pull = found.pull, curve = found.curve;
@@ -90,7 +93,17 @@ static __device__ __forceinline__ void evaluate(const FitModelJob& job, const Fi
 #pragma unroll
             for (int k = 0; k <= j; ++k) H[at(j, k)] += left * row[k];
         }
+    };
+#if SW_ACROSS
+#pragma unroll 1
+    for (int first = 0; first < points; first += SW_ACROSS) {
+#pragma unroll together
+        for (int column = 0; column < SW_ACROSS; ++column) add(first + column, column);
     }
+#else
+#pragma unroll together
+    for (int i = 0; i < points; ++i) add(i, 0);
+#endif
     cost *= 0.5;
 }
 

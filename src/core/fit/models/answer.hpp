@@ -115,8 +115,9 @@ SW_HD void write_answer(Size n, const FitModelJob& job, int64_t problem, const d
                 for (int i = 0; i < n; ++i) variances[i] = packed[at(i, i)];
             } else {
                 // (Copies, so that those of the common case stay in registers.)
+                const FitState<N> state = s;
                 double careful[N], table[N * (N + 1) / 2];
-                find_covariance(n, low, high, s, variance, job.options.epsilon, found, careful,
+                find_covariance(n, low, high, state, variance, job.options.epsilon, found, careful,
                                 job.covariance ? table : nullptr);
                 SW_UNROLL
                 for (int i = 0; i < n; ++i) variances[i] = careful[i];

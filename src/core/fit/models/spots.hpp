@@ -57,9 +57,10 @@ struct GridSpot : Spot<T, Shape> {
 
     SW_HD GridSpot(const Shape& shape, const T* p) : Base(shape, p) {}
 
-    SW_HD void row(const T* x, int i, T& value, T* J) {
-        const int column = i % this->shape.across;
-        if (i < this->shape.across) {
+    SW_HD void row(const T* x, int i, T& value, T* J) { cell(x, i, i % this->shape.across, value, J); }
+
+    SW_HD void cell(const T* x, int i, int column, T& value, T* J) {
+        if (i == column) {
             z[column] = (x[0] - this->x0) * this->narrow_x;
             across[column] = exponential(number<T>(-0.5) * (z[column] * z[column]));
         }

@@ -34,7 +34,7 @@ REFILL, READY = 4, 20
 GRID_REFILL, GRID_READY = 24, 28
 #: Data of a warp's problems lie in shared memory up to this size: two blocks then share what a multiprocessor has.
 STAGED_BYTES = 26 * 1024
-#: Grids of at most so many points have code for each of them: their exponentials stay in registers.
+#: Grids of at most so many points have code for each point of a row: the exponentials stay in registers.
 UNROLLED_POINTS = 64
 
 
@@ -60,7 +60,7 @@ def kernel_defines(
         "SW_PARAMETERS": model.n,
         "SW_VARIABLES": len(model.variables),
         "SW_POINTS": points if unrolled else 0,
-        "SW_UNROLL_POINTS": points if unrolled else 1,
+        "SW_UNROLL_POINTS": across if unrolled else 1,
         "SW_STAGED": int(staged_bytes(single, points, weighted) > 0),
         "SW_WEIGHTED": int(weighted),
         "SW_OWN_X": int(own_x),
