@@ -2,14 +2,16 @@
 
     python benchmarks/fits_gpu.py [--share 1.0] [--repeats 5]
 
-Data, starts and bounds are those of fits.py, made on the host and moved once. Two floors stand beside each line: a copy
-of the data with the result written once, and the same fits on the host's cores where they fit into a few seconds.
-Raw figures: benchmarks/raw/fits_gpu.json.
+Data, starts and bounds are those of fits.py, made on the host and moved once. Floors stand beside each line: a copy of
+the data with the result written once; the model with its derivatives evaluated as often as the fits did on average and
+nothing else, by the same code or library; and of compiled models as many fits of which all threads of a warp have the
+same, so that none waits for another. Raw figures: benchmarks/raw/fits_gpu.json.
 """
 
 from __future__ import annotations
 
 import argparse
+import pathlib
 import time
 import warnings
 from collections.abc import Callable
@@ -20,6 +22,9 @@ from common import machine, medians, save, table, torch_gpu
 from fits import LINES
 
 import stepwell
+from stepwell.arrays import wait_for_values
+from stepwell.arrays.forward_mode import programs_for
+from stepwell.fit.functions import Curve
 
 #: Problems of each line, and seconds aimed at.
 COMPILED = {
@@ -72,15 +77,51 @@ def compiled(name: str, share: float, repeats: int) -> dict[str, Any]:
     seen, first, found = timed(
         lambda: stepwell.curve_fit(model, on["x"], on["y"], on["p"], bounds=box), torch.cuda.synchronize, repeats
     )
+    alone = evaluations_alone(model, on, found, repeats)
+    times = -(-len(y) // 32)
+    same = {key: on[key][:times].repeat_interleave(32, 0)[: len(y)] for key in ("y", "p") if on[key].ndim > 1}
+    in_step, _, _ = timed(
+        lambda: stepwell.curve_fit(model, on["x"], same["y"], same.get("p", on["p"]), bounds=box),
+        torch.cuda.synchronize, repeats,
+    )  # fmt: skip
     there = torch.empty_like(on["y"])
     result = torch.empty((len(y), model.n * (model.n + 2) + 10), dtype=torch.float64, device="cuda")
     floor, _, _ = timed(lambda: (there.copy_(on["y"]), result.zero_()), torch.cuda.synchronize, repeats)
     return {
         "line": name, "who": "compiled", "problems": len(y), "points": int(y.shape[1]), "dtype": str(y.dtype),
-        "first": first, "seconds": seen, "floor": floor, "goal": goal * share,
+        "first": first, "seconds": seen, "floor": floor, "alone": alone, "in_step": in_step, "goal": goal * share,
         "success": float(found.success.to(torch.float64).mean()),
         "evaluations": float(found.nfev.to(torch.float64).mean()),
     }  # fmt: skip
+
+
+def evaluations_alone(model: Any, on: dict[str, Any], found: Any, repeats: int) -> list[float]:
+    """Seconds of as many evaluations as the fits took on average."""
+    import torch
+
+    from stepwell.cuda import runtime
+    from stepwell.fit.models import cuda
+    from stepwell.fit.models.job import across_of
+
+    problems, points = (int(side) for side in on["y"].shape)
+    single, mean = on["y"].dtype == torch.float32, float(found.nfev.to(torch.float64).mean())
+    x = np.atleast_2d(on["x"].cpu().numpy())
+    defines = cuda.kernel_defines(model, single, points, across=across_of(model, x))
+    source = pathlib.Path(__file__).with_name("fit_evaluations.cu")
+    kernel = runtime.load_kernel("fit_model", "fit_evaluations", defines, 0, source)
+    shared = cuda.staged_bytes(single, points, False) * cuda.THREADS // 32
+    kernel.allow_shared_memory(shared, 0)
+    held = runtime.Device(0).attribute("MULTIPROCESSOR_COUNT") * kernel.resident_blocks(cuda.THREADS, shared)
+    sums, times = torch.empty(problems, dtype=torch.float64, device="cuda"), round(mean)
+    pointers = [one.data_ptr() for one in (on["x"].to(on["y"].dtype).contiguous(), on["y"], found.x)]
+    stream = torch.cuda.current_stream().cuda_stream
+    seen, _, _ = timed(
+        lambda: runtime.launch(
+            kernel, held, cuda.THREADS, stream, *pointers, problems, points, times, sums.data_ptr(), shared_bytes=shared
+        ),
+        torch.cuda.synchronize, repeats,
+    )  # fmt: skip
+    return [one * mean / times for one in seen]
 
 
 def by_callable(library: str, share: float, repeats: int) -> dict[str, Any]:
@@ -110,12 +151,19 @@ def by_callable(library: str, share: float, repeats: int) -> dict[str, Any]:
         def wait() -> None:
             jnp.zeros(1).block_until_ready()
 
-    seen, first, found = timed(
-        lambda: np.asarray(stepwell.curve_fit(model, *data, start, bounds=box).success.sum().item()), wait, repeats
-    )
+    def fit() -> tuple[Any, Any]:
+        found = stepwell.curve_fit(model, *data, start, bounds=box)
+        return found, found.success.sum().item()
+
+    seen, first, (found, successes) = timed(fit, wait, repeats)
+    mean = float(np.asarray(found.nfev.tolist() if library == "torch" else found.nfev).mean())
+    curve = Curve(model, data[0], False)
+    both, rows = programs_for(curve, found.x, int(y.shape[1])).both, None
+    alone, _, _ = timed(lambda: wait_for_values(both(data[0], found.x, rows)[1]), wait, repeats)
     return {
         "line": "decays", "who": library, "problems": len(y), "points": int(y.shape[1]), "dtype": str(y.dtype),
-        "first": first, "seconds": seen, "floor": None, "goal": goal * share, "success": float(found) / len(y),
+        "first": first, "seconds": seen, "floor": None, "alone": [one * mean for one in alone], "in_step": None,
+        "goal": goal * share, "success": successes / len(y), "evaluations": mean,
     }  # fmt: skip
 
 
@@ -133,13 +181,15 @@ def main() -> None:
             make = compiled if name in COMPILED else by_callable
             row = make(name, options.share, options.repeats)
         kept.append(row)
-        typical = medians({"ours": row["seconds"], "floor": row["floor"] or [np.nan]})
+        typical = medians({key: row[key] or [np.nan] for key in ("seconds", "floor", "alone", "in_step")})
         rows.append([
-            row["line"], row["who"], f"{row['problems']:,}", f"{1e3 * typical['ours']:.1f}", f"{1e3 * row['goal']:.0f}",
-            f"{1e3 * typical['floor']:.1f}", f"{row['first']:.1f}", f"{row['success']:.4f}",
+            row["line"], row["who"], f"{row['problems']:,}", f"{1e3 * typical['seconds']:.1f}",
+            f"{1e3 * row['goal']:.0f}", *(f"{1e3 * typical[key]:.1f}" for key in ("floor", "alone", "in_step")),
+            f"{row['evaluations']:.2f}", f"{row['first']:.1f}", f"{row['success']:.4f}",
         ])  # fmt: skip
     save("fits_gpu", "fits", {"lines": kept, "machine": machine()})
-    table(["line", "who", "problems", "ms", "goal", "bytes alone, ms", "first call, s", "success"], rows)
+    head = ["line", "who", "problems", "ms", "goal", "bytes alone, ms", "evaluations alone, ms", "fits in step, ms"]
+    table([*head, "evaluations", "first call, s", "success"], rows)
 
 
 if __name__ == "__main__":

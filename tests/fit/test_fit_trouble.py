@@ -264,6 +264,25 @@ def test_plateaus_are_left_by_steps_that_grow(model):
         assert cost <= wanted * (1 + 1e-9)
 
 
+def test_a_singular_solution_is_approached_as_newton_does():
+    """Powell's singular function: each step halves the distance; S, which is noise there, must not shorten it.
+
+    From 3 to where the squares of the quadratic residuals lie 1e-32 under the others takes 27 halvings; bounds that cut
+    the path off, and rounding, let it take up to four times that.
+    """
+
+    def fun(x, rows):
+        return np.stack(
+            [x[:, 0] + 10 * x[:, 1], 5**0.5 * (x[:, 2] - x[:, 3]), (x[:, 1] - 2 * x[:, 2]) ** 2,
+             10**0.5 * (x[:, 0] - x[:, 3]) ** 2], axis=1
+        )  # fmt: skip
+
+    lower, upper = [-np.inf, -0.7454747515, -np.inf, -np.inf], [np.inf, 0.7454742973, np.inf, np.inf]
+    found = stepwell.least_squares(fun, [[3.0, -1, 0, 1], [3.0, -0.5, 0.1, 1]], bounds=(lower, upper))
+    assert found.success.all()
+    assert found.nfev.max() <= 120
+
+
 @pytest.mark.parametrize(
     ("wrong", "match"),
     [

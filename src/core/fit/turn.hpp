@@ -164,11 +164,11 @@ SW_HD double length_of(Size n, const BoundedStep<N>& step) {
     return square_root(sum);
 }
 
-// Damps the step until it is as long as the radius: λ inside a bracket (0, ‖b‖/Δ + bend), from the last one.
-// `bend` is how much S may bend the model the wrong way. Returns whether a few λ have made up for that.
+// Damps the step until it is as long as the radius: λ inside a bracket (0, ‖b‖/Δ), from the last one. With S
+// the model may bend the wrong way: returns whether a few λ have made up for that.
 template <class Size>
 SW_HD_CALLED bool damp_step(Size n, ScaledModel<Size::capacity>& model, double radius, double before,
-                            double bend, double& damping, BoundedStep<Size::capacity>& step) {
+                            bool with_S, double& damping, BoundedStep<Size::capacity>& step) {
     constexpr int N = Size::capacity;
     double size = 0, diagonal[N];
     bool definite = false;
@@ -176,13 +176,13 @@ SW_HD_CALLED bool damp_step(Size n, ScaledModel<Size::capacity>& model, double r
         size += model.b[i] * model.b[i];
         diagonal[i] = model.A[at(i, i)];
     }
-    double low = 0, high = square_root(size) / max_of(radius, 1e-300) + bend;
+    double low = 0, high = square_root(size) / max_of(radius, 1e-300);
     double next = clamp_to(before, 1e-3 * high, high);
-    const double least = bend > 0 ? 1e-10 : 1e-300;
+    const double least = with_S ? 1e-10 : 1e-300;
     for (int turn = 0; turn < FitConstants::damping_tries; ++turn) {
         damping = next;
         for (int i = 0; i < n; ++i) model.A[at(i, i)] = diagonal[i] + damping;
-        if (bounded_step(n, model.A, model.b, model.low, model.high, least, bend == 0, step)) {
+        if (bounded_step(n, model.A, model.b, model.low, model.high, least, !with_S, step)) {
             definite = true;
             const double length = length_of(n, step);
             if (length >= 0.9 * radius && length <= 1.1 * radius) break;
@@ -193,6 +193,7 @@ SW_HD_CALLED bool damp_step(Size n, ScaledModel<Size::capacity>& model, double r
         } else {
             if (!definite && turn + 1 >= FitConstants::bent_tries) break;
             low = next = damping;
+            high = max_of(high, 1.0);  // (Columns have length one at most: this is as much as JᵀJ.)
         }
         if (!(next > low && next < high)) next = square_root(max_of(low, 1e-6 * high) * high);
     }
@@ -204,20 +205,15 @@ SW_HD_CALLED bool damp_step(Size n, ScaledModel<Size::capacity>& model, double r
 template <class Size>
 SW_HD bool curved_step(Size n, const FitState<Size::capacity>& s, ScaledModel<Size::capacity>& model,
                        double& damping, BoundedStep<Size::capacity>& step) {
-    double square = 0;
-    for (int i = 0; i < n; ++i) {
-        for (int j = 0; j <= i; ++j) {
-            const double entry = s.S[at(i, j)] * model.to_x[i] * model.to_x[j];
-            model.A[at(i, j)] += entry;
-            square += (i == j ? 1 : 2) * entry * entry;
-        }
-    }
-    if (bounded_step(n, model.A, model.b, model.low, model.high, 1e-10, false, step)) {
-        const double foretold = -model_value(n, model.A, model.b, step.d);
-        if (s.rejections == 0 && foretold < FitConstants::timid * s.promise * s.cost) return false;
-        if (!(length_of(n, step) > 1.1 * s.radius)) return true;
-    }
-    return damp_step(n, model, s.radius, s.damping, square_root(square), damping, step);
+    for (int i = 0; i < n; ++i)
+        for (int j = 0; j <= i; ++j) model.A[at(i, j)] += s.S[at(i, j)] * model.to_x[i] * model.to_x[j];
+    const bool definite = bounded_step(n, model.A, model.b, model.low, model.high, 1e-10, false, step);
+    if ((!definite || length_of(n, step) > 1.1 * s.radius) &&
+        !damp_step(n, model, s.radius, s.damping, true, damping, step))
+        return false;
+    const double length = length_of(n, step);
+    const double foretold = -model_value(n, model.A, model.b, step.d) - 0.5 * damping * length * length;
+    return s.rejections > 0 || foretold >= FitConstants::timid * s.promise * s.cost;
 }
 
 // Ends the fit at x, or finds the next trial point.
@@ -274,7 +270,8 @@ SW_HD bool aim(Size n, const FitOptions& options, const double* low, const doubl
     }
     if (!s.secant_used) {
         damping = 0;
-        if (length_of(n, step) > 1.1 * s.radius) damp_step(n, model, s.radius, s.damping, 0, damping, step);
+        if (length_of(n, step) > 1.1 * s.radius)
+            damp_step(n, model, s.radius, s.damping, false, damping, step);
     }
     s.damping = damping;
 

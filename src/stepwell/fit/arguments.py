@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from stepwell.arrays import (
 from stepwell.arrays.bounds import split_bounds
 from stepwell.arrays.checks import read_array, require_real
 from stepwell.arrays.forward_mode import compiled_template
+from stepwell.arrays.kinds import as_contiguous
 from stepwell.common.checks import (
     read_choice,
     read_switch,
@@ -214,23 +216,33 @@ def read_places(argument: str, value: Any, n: int, names: tuple[str, ...] | None
     return sorted(set(places))
 
 
-def read_weights(
-    sigma: Any, mask: Any, y: np.ndarray, omit: bool, lead: tuple[int, ...], points: int
-) -> np.ndarray | None:
-    """Return weights 1/sigma (1 or problems, m), 0 where a point does not count; None where all are 1."""
-    weights = None
+def read_along(argument: str, value: Any, lead: tuple[int, ...], points: int) -> np.ndarray:
+    """Return what lies beside the data, `sigma` or `mask`, as (1 or problems, m)."""
+    return read_rows(argument, _read_flags(argument, value) if argument == "mask" else value, lead, points)
+
+
+def read_weights(sigma: Any, mask: Any, y: Array, omit: bool, along: Callable[[str, Any], Array]) -> Array | None:
+    """Return weights 1/sigma (1 or problems, m), 0 where a point does not count; None where all are 1.
+
+    Parameters
+    ----------
+    y : array
+        (1 or problems, m), of whatever library.
+    along : callable
+        Reads an argument by its name, as ``read_along`` does, where y lies.
+    """
+    xp, weights = namespace_of(y), None
     if sigma is not None:
-        read = read_rows("sigma", sigma, lead, points)
-        require(bool((read > 0).all()), "sigma", sigma, "positive numbers")
+        read = along("sigma", sigma)
+        require(bool(xp.all(read > 0)), "sigma", sigma, "positive numbers")
         weights = 1 / read
-    if mask is not None:
-        counts = read_rows("mask", _read_flags("mask", mask), lead, points) != 0
-        weights = counts.astype(float) if weights is None else np.where(counts, weights, 0.0)
-    if omit:
-        missing = np.isnan(y).reshape(-1, points)
-        if missing.any():
-            weights = np.where(missing, 0.0, 1.0 if weights is None else weights)
-    return None if weights is None else np.ascontiguousarray(weights)
+    counting = [] if mask is None else [along("mask", mask) != 0]
+    if omit and bool(xp.any(xp.isnan(y))):
+        counting.append(~xp.isnan(y))
+    for counts in counting:
+        ones = xp.ones_like(y[:1]) if weights is None else weights
+        weights = xp.where(counts, ones, xp.zeros_like(ones))
+    return None if weights is None else as_contiguous(weights)
 
 
 def require_counts(y: Array, weights: Array | None, sigma: Any) -> None:
@@ -287,7 +299,11 @@ def read_curve(
     low, high = read_bounds(bounds, lead, n)
     x0 = read_start(p0, low, high, lead, n, "p0")
     low, high = hold_fixed(fixed, x0, low, high, lead, names)
-    weights = read_weights(sigma, mask, y, nan_policy == "omit", lead, points)
+    weights = read_weights(
+        sigma, mask, y.reshape(-1, points), nan_policy == "omit", lambda name, one: read_along(name, one, lead, points)
+    )
+    if weights is not None:
+        weights = np.ascontiguousarray(weights, dtype=np.float64)
     if options["loss"] == "poisson":
         require_counts(y.reshape(-1, points), weights, sigma)
     if single:

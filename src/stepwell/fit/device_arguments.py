@@ -20,8 +20,10 @@ from stepwell.fit.arguments import (
     in_single,
     on_host,
     owns_x,
+    read_along,
     read_bounds,
     read_rows,
+    read_weights,
     require_counts,
 )
 from stepwell.fit.problem import FitProblem
@@ -86,7 +88,7 @@ def read_on_device(
         low, high = hold_fixed(fixed, on_host("p0", start).astype(np.float64), low, high, lead, names)
     if single:
         _, low, high = in_single(np.zeros((1, n)), low, high)
-    weights = _weights(sigma, mask, nan_policy == "omit", y, lead, points)
+    weights = read_weights(sigma, mask, y, nan_policy == "omit", lambda name, one: _along(name, one, y, lead, points))
     if options["loss"] == "poisson":
         require_counts(y, weights, sigma)
     absolute = read_switch("absolute_sigma", absolute_sigma)
@@ -115,26 +117,13 @@ def _start(p0: Any, low: np.ndarray, high: np.ndarray, lead: tuple[int, ...], n:
     return copy_to_device_of(np.ascontiguousarray(host), template)
 
 
-def _weights(sigma: Any, mask: Any, omit: bool, y: Array, lead: tuple[int, ...], points: int) -> Array | None:
-    """Return weights 1/sigma (1 or problems, m), 0 where a point does not count; None where all are 1."""
-    xp, weights = namespace_of(y), None
-    if sigma is not None:
-        read = xp.astype(_rows(sigma, y, lead, points), y.dtype)
-        require(bool(xp.all(read > 0)), "sigma", sigma, "positive numbers")
-        weights = 1 / read
-    if mask is not None:
-        counts = xp.astype(_rows(mask, y, lead, points) != 0, y.dtype)
-        weights = counts if weights is None else weights * counts
-    if omit:
-        there = xp.astype(~xp.isnan(y), y.dtype)
-        weights = there if weights is None else weights * there
-    return None if weights is None else as_contiguous(weights)
-
-
-def _rows(value: Any, y: Array, lead: tuple[int, ...], points: int) -> Array:
-    there = value if is_array(value) and is_cuda(value) else copy_to_device_of(np.asarray(value), y)
-    xp, shape = namespace_of(there), (points,) if there.ndim <= 1 else (*lead, points)
-    return xp.reshape(xp.broadcast_to(there, shape), (-1, points))
+def _along(argument: str, value: Any, y: Array, lead: tuple[int, ...], points: int) -> Array:
+    """Return what lies beside the data as (1 or problems, m), where they are and in their type."""
+    xp = namespace_of(y)
+    if not (is_array(value) and is_cuda(value)):
+        return copy_to_device_of(read_along(argument, value, lead, points), y)
+    shape = (points,) if value.ndim <= 1 else (*lead, points)
+    return xp.astype(xp.reshape(xp.broadcast_to(value, shape), (-1, points)), y.dtype)
 
 
 def result_on_device(

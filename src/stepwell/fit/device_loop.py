@@ -191,8 +191,8 @@ class _Model:
         return wait_for_values(as_contiguous(array))
 
 
-def solve_on_device(fit: DeviceFit, model: _Model) -> dict[str, Any]:
-    """Fit a batch on the device of its arrays; what is returned is there, too."""
+def solve_on_device(fit: DeviceFit, model: _Model, made: tuple[Array, Array] | None = None) -> dict[str, Any]:
+    """Fit a batch on the device of its arrays, from `made` at the start if that is known; return what is there, too."""
     batch = _Batch(fit)
     compiled, problems = shapes_are_compiled(fit.template), fit.problems
     room, running, turns = batch.begin(), problems, 0
@@ -200,8 +200,8 @@ def solve_on_device(fit: DeviceFit, model: _Model) -> dict[str, Any]:
     captures = batch.memory.follows
     while running:
         if replay is None:
-            made = model.both(room.points, room.rows)
-            batch.turn(room, *made)
+            batch.turn(room, *(made or model.both(room.points, room.rows)))
+            made = None
             turns += 1
         else:
             replay()
@@ -257,10 +257,10 @@ def minimise_on_device(problem: FitProblem, function: Function, jac: Any) -> Fit
         problem.lead, problem.single, template, None, None, start, problem.low, problem.high, core_options(problem),
         problem.uncertainty, names=problem.names, progress=problem.progress,
     )  # fmt: skip
-    rows = copy_to_device_of(np.arange(problem.problems, dtype=np.int32), template)
-    fit.points = int(_Model(fit, function, jac).values(start, rows).shape[1])
     model = _Model(fit, function, jac)
-    return _result(fit, model, solve_on_device(fit, model))
+    made = model.both(start, copy_to_device_of(np.arange(problem.problems, dtype=np.int32), template))
+    fit.points = int(made[0].shape[1])
+    return _result(fit, model, solve_on_device(fit, model, made))
 
 
 def _result(fit: DeviceFit, model: _Model, ends: dict[str, Any]) -> FitResult:

@@ -179,8 +179,7 @@ struct SideModel {
 };
 
 // The search of the next trial points: passes over the box, by the model without damping, then with S where
-// that helps, then damped until the step is as long as the radius: λ inside a bracket (0, ‖b‖/Δ), or with S
-// (0, ‖b‖/Δ + ‖S‖).
+// that helps, then damped until the step is as long as the radius: λ inside a bracket (0, ‖b‖/Δ).
 template <class R, int N>
 struct Aim {
     typedef typename DecisionsOf<R>::Where Where;
@@ -247,7 +246,7 @@ SW_HD void aim_goes_on(Size n, const FitOptions& options, const R* low, const R*
     // foretells next to nothing of what is promised.
     const Where bent = ended & aim.curved & !aim.box.definite;
     const Where first = ended & (aim.passes == 0);
-    const Where asked = ended & aim.curved & !bent & (aim.damping == 0.0) & (s.rejections == 0);
+    const Where asked = ended & aim.curved & !bent & (s.rejections == 0);
     Where once_more = bent & (aim.passes > FitConstants::bent_tries), alive = ended, helps = Where(false);
     if (any(first | asked)) {
         R value = R(0.0);  // ½ dᵀAd + bᵀd
@@ -279,16 +278,6 @@ SW_HD void aim_goes_on(Size n, const FitOptions& options, const R* low, const R*
         alive = ended & (status == still_running);
         if (options.secant) helps = first & alive & s.secant_helps & (s.promise <= FitConstants::tail);
     }
-    if (any(helps)) {
-        R square = R(0.0);
-        SW_UNROLL
-        for (int i = 0; i < n; ++i) SW_UNROLL
-        for (int j = 0; j <= i; ++j) {
-            const R entry = s.S[at(i, j)] * aim.to_x[i] * aim.to_x[j];
-            square = square + entry * entry * (i == j ? 1.0 : 2.0);
-        }
-        aim.top = aim.top + choose(helps, root_of(square), R(0.0));
-    }
     aim.curved = (aim.curved & !once_more) | helps;
     aim.damping = choose(once_more, R(0.0), aim.damping);
     aim.bottom = choose(once_more, R(0.0), aim.bottom);
@@ -298,6 +287,8 @@ SW_HD void aim_goes_on(Size n, const FitOptions& options, const R* low, const R*
     const Where longer = bent | (length > 1.1 * s.radius), shorter = length < 0.9 * s.radius;
     const Where begins = alive & !once_more & !damped & longer;
     const Where again = alive & !once_more & damped & (longer | shorter);
+    // (Columns have length one at most: a damping of 1 is as much as JᵀJ.)
+    aim.top = choose(bent, larger_of(aim.top, R(1.0)), aim.top);
     const Where below = bent | (length > s.radius);
     aim.bottom = choose(again & below, aim.damping, aim.bottom);
     aim.top = choose(again & !below, aim.damping, aim.top);

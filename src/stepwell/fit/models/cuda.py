@@ -30,7 +30,7 @@ TEMPLATES = {
 THREADS, BLOCKS = 128, 2
 #: Threads of a warp that have ended before these take further problems, and threads of 32 that run that are ready
 #: before these evaluate the model. Small grids are evaluated in less time than they are read.
-REFILL, READY = 4, 20
+REFILL, READY = 8, 20
 GRID_REFILL, GRID_READY = 24, 28
 #: Data of a warp's problems lie in shared memory up to this size: two blocks then share what a multiprocessor has.
 STAGED_BYTES = 26 * 1024
