@@ -278,7 +278,7 @@ def test_a_singular_solution_is_approached_as_newton_does():
         )  # fmt: skip
 
     lower, upper = [-np.inf, -0.7454747515, -np.inf, -np.inf], [np.inf, 0.7454742973, np.inf, np.inf]
-    found = stepwell.least_squares(fun, [[3.0, -1, 0, 1], [3.0, -0.5, 0.1, 1]], bounds=(lower, upper))
+    found = stepwell.least_squares(fun, [[3.0, -0.7454747515, 0, 1], [3.0, -0.5, 0.1, 1]], bounds=(lower, upper))
     assert found.success.all()
     assert found.nfev.max() <= 120
 
