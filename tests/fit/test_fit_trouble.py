@@ -29,6 +29,22 @@ def test_zero_residual():
     assert (begun.success, begun.nfev) == (True, 1)
 
 
+@pytest.mark.parametrize("size", [1e-152, 1e-158, 1e-165, 1e-200, 1e-300])
+@pytest.mark.parametrize("compiled", [False, True], ids=["callable", "compiled"])
+def test_squares_that_underflow_prove_nothing(size, compiled):
+    model = stepwell.models.expression("a*exp(-k*t)", "t") if compiled else curve
+    scales = np.array([size, 1.0, 0.0, size])[:, None]
+    start = np.stack([scales[:, 0] * 1.0 + (scales[:, 0] == 0), np.full(4, 0.5)], axis=-1)
+    r = stepwell.curve_fit(model, T, scales * Y, start)
+    right = np.isclose(r.x, np.stack([2 * scales[:, 0], np.ones(4)], axis=-1), rtol=1e-6, atol=0).all(axis=1)
+    success = np.asarray(r.status) > 0
+    assert success[1]
+    assert success[2]  # a black pixel, fitted by a = 0
+    assert not np.any(success[[0, 3]] & ~right[[0, 3]])
+    lone = stepwell.least_squares(lambda x: curve(T, *x) - size * Y, [size, 0.5])
+    assert not lone.success or np.allclose(lone.x, [2 * size, 1], rtol=1e-6, atol=0)
+
+
 def test_solution_in_a_corner():
     r = stepwell.curve_fit(curve, T, Y, [1.0, 0.5], jac=derivatives, bounds=([0, 0], [1.5, 0.6]))
     assert r.success

@@ -15,6 +15,9 @@ from stepwell.fit.problem import FitProblem
 from stepwell.fit.result import FitResult
 from stepwell.fit.status import FitStatus
 
+#: Data, over sigma, of which squares of their rounding are numbers.
+SMALLEST_DATA = 1e-140
+
 
 def result_of(
     problem: FitProblem,
@@ -24,6 +27,7 @@ def result_of(
     chosen: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> FitResult:
     """Return the result of a batch, or of its one problem."""
+    _doubt_lost_squares(problem, ends, evaluation)
     variances = ends.get("variances")
     with np.errstate(invalid="ignore"):
         stderr = None if variances is None else np.sqrt(variances, out=variances)
@@ -87,6 +91,38 @@ def result_of(
         },
     )  # fmt: skip
     return result if of_numpy(problem.template) else in_library(result, problem)
+
+
+def _doubt_lost_squares(problem: FitProblem, ends: dict[str, Any], evaluation: Evaluation) -> None:
+    """Call no fit converged of which all squares underflow, unless its residuals themselves are rounding.
+
+    Those are compared with the data, or where there are none with the residuals at the start.
+    """
+    doubtful = np.flatnonzero((ends["status"] > 0) & (ends["cost"] < SMALLEST_DATA**2))
+
+    def largest(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        if problem.weights is not None:
+            weights = problem.weights[rows if len(problem.weights) > 1 else [0]]
+            values = np.where(weights == 0, 0.0, values * weights)
+        found: np.ndarray = np.max(np.abs(values), axis=1, initial=0.0)
+        return found
+
+    def residuals(x: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        values = evaluation.values(x[rows], rows)
+        return values if problem.y is None else values - problem.y[rows if len(problem.y) > 1 else [0]]
+
+    for first in range(0, doubtful.size, 4096):
+        rows = doubtful[first : first + 4096]
+        with np.errstate(all="ignore"):
+            if problem.y is None:
+                size = largest(residuals(problem.x0, rows), rows)
+            else:
+                size = largest(problem.y[rows if len(problem.y) > 1 else [0]], rows)
+            lost = (size > 0) & (size < SMALLEST_DATA)
+            rows, size = rows[lost], size[lost]
+            if rows.size:
+                proven = largest(residuals(ends["x"], rows), rows) <= 8 * np.finfo(np.float64).eps * size
+                ends["status"][rows[~proven]] = int(FitStatus.ROUNDING)
 
 
 def solved(
