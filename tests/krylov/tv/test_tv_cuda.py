@@ -100,3 +100,15 @@ def test_lasso_agrees_with_the_host(place, method):
     assert is_cuda(there.x)
     # Both are within 1e-8 of the same least value.
     np.testing.assert_allclose(np.asarray(there.objective), here.objective, rtol=3e-8)
+
+
+@pytest.mark.parametrize("place", LIBRARIES)
+def test_the_lasso_in_single_precision_is_proved(place):
+    random = np.random.default_rng(2)
+    A = random.normal(size=(300, 900))
+    B = A[:, [3, 7]] - 2 * A[:, [11, 50]] + 0.01 * random.normal(size=(300, 2))
+    there = stepwell.lasso(*(place(array.astype(np.float32)) for array in (A, B)), 5.0, method="admm")
+    assert there.success, there.message
+    assert str(there.x.dtype).endswith("float32")
+    # Both gaps are at most 1e-4.
+    np.testing.assert_allclose(np.asarray(there.objective), stepwell.lasso(A, B, 5.0).objective, rtol=2e-4)

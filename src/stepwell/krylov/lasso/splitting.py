@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from stepwell.arrays import Array, copy_to_device_of, matrix_product, namespace_of, to_host
+from stepwell.arrays import (
+    Array,
+    as_float,
+    copy_to_device_of,
+    double_precision,
+    dtype_name,
+    matrix_product,
+    namespace_of,
+    to_host,
+)
 from stepwell.krylov.tv.task import column_sums
 
 #: Steps before ρ of a column may change first, and by how much longer every change has to wait than the one before:
@@ -18,7 +27,8 @@ class Factor:
     """The map (AᵀA + ρ)⁻¹: by a Cholesky factor for the first ρ, by eigenvectors once columns have their own.
 
     Both are of the smaller of the two Gram matrices, with Woodbury's formula where A is wide. Eigenvectors of a tall A
-    take two products a step where the inverse takes one, and many problems never need them.
+    take two products a step where the inverse takes one, and many problems never need them. The factors are found in
+    double precision, once, and used in that of A.
     """
 
     def __init__(self, matrix: Array) -> None:
@@ -27,7 +37,9 @@ class Factor:
         rho = float(to_host(namespace_of(matrix).sum(matrix * matrix))) / max(1, n)
         #: The mean square of A's columns.
         self.first = rho if np.isfinite(rho) and rho > 0 else 1.0
-        self.gram = matrix_product(matrix, matrix.T) if self.wide else matrix_product(matrix.T, matrix)
+        with double_precision(matrix):
+            precise = as_float(matrix, "float64")
+            self.gram = matrix_product(precise, precise.T) if self.wide else matrix_product(precise.T, precise)
         self.inverse: Array | None = None
         self.values: Array | None = None
         self.vectors: Array | None = None
@@ -48,20 +60,25 @@ class Factor:
     def _inverse(self) -> Array:
         if self.inverse is None:
             xp = namespace_of(self.gram)
-            one = copy_to_device_of(np.eye(int(self.gram.shape[0])), self.gram)
-            inverse_root = xp.linalg.solve(xp.linalg.cholesky(self.gram + self.first * one), one)
-            self.inverse = matrix_product(inverse_root.T, inverse_root)
+            with double_precision(self.matrix):
+                one = copy_to_device_of(np.eye(int(self.gram.shape[0])), self.gram)
+                inverse_root = xp.linalg.solve(xp.linalg.cholesky(self.gram + self.first * one), one)
+                self.inverse = self._short(matrix_product(inverse_root.T, inverse_root))
         return self.inverse
 
     def _spectrum(self) -> tuple[Array, Array]:
         """Eigenvalues in a column, and the rows Vᵀ; VᵀA of a wide A."""
         if self.values is None or self.vectors is None:
             xp = namespace_of(self.gram)
-            values, vectors = xp.linalg.eigh(self.gram)
+            with double_precision(self.matrix):
+                values, vectors = (self._short(part) for part in xp.linalg.eigh(self.gram))
             self.values = xp.where(values > 0, values, xp.zeros_like(values))[:, None]
             self.vectors = matrix_product(vectors.T, self.matrix) if self.wide else vectors.T
             self.inverse = None
         return self.values, self.vectors
+
+    def _short(self, found: Array) -> Array:
+        return as_float(found, dtype_name(self.matrix.dtype))
 
 
 class Balance:
