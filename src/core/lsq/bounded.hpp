@@ -147,7 +147,8 @@ struct Bounded : Insertion<Team, Matrix> {
             team.sync();
             if (team.rank() == 0) cost[j] = -double_infinity;
             team.sync();
-            const bool fits = left > 0 ? wanted < most : left < 0 ? wanted > least : true;
+            // (Rounding may take what is left beyond zero: no column goes the other way then.)
+            const bool fits = e > 0 ? wanted < most : e < 0 ? wanted > least : true;
             const bool last = !fits && !any_above(cost);
             team.sync();
             if (!fits && !last) {

@@ -54,7 +54,7 @@ struct GeneralSystem : GeneralColumns<Team, Matrix, Numbers> {
                 return non_finite;
             if ((constraints.summed && !sum_is_within_bounds(mask)) || !read_bounds(mask)) return infeasible;
             if (task.extent.gram_only || least_size > 0) break;
-            least_size = size_beyond_b(mask);
+            least_size = size_beyond_b(mask, penalty);
             if (least_size == 0) break;
         }
         subtract_references();
@@ -66,15 +66,6 @@ struct GeneralSystem : GeneralColumns<Team, Matrix, Numbers> {
     }
 
 protected:
-    SW_HD double slack_low() const { return is_finite(sum_high) ? 0.0 : -double_infinity; }
-    SW_HD double slack_high() const {
-        if (!is_finite(sum_high)) return is_finite(sum_low) ? 0.0 : double_infinity;
-        return sum_high - sum_low;
-    }
-    SW_HD double wanted_sum() const {
-        return is_finite(sum_high) ? sum_high : is_finite(sum_low) ? sum_low : 0.0;
-    }
-
     // Far bounds that the point is beyond count from now on. Whether there are any.
     SW_CALL bool keep_met_bounds() {
         if (!relaxes) return false;
@@ -105,11 +96,12 @@ private:
     // out until a solution without them is beyond them: x counts from bounds, and would lose its digits.
     SW_HD bool read_bounds(const uint8_t* mask) {
         const Matrix& matrix = task.matrix;
+        const SumRange range = range_of_sum(sum_low, sum_high);
         double crossed = 0, any_far = 0;
         team.each(matrix.columns, [&](int j) {
             const bool slack = j >= matrix.top.columns;
-            double lower = slack ? slack_low() : given_lower[j],
-                   upper = slack ? slack_high() : given_upper[j];
+            double lower = slack ? range.slack_low : given_lower[j],
+                   upper = slack ? range.slack_high : given_upper[j];
             const bool masked = !slack && mask && !mask[j];
             if (masked) lower = upper = 0;
             if (!(lower <= upper)) crossed = 1;
@@ -127,7 +119,7 @@ private:
             }
             if (masked || lower == upper)
                 state = excluded;
-            else if (is_finite(lower))
+            else if (is_finite(lower) && !(slack && upper == 0))
                 state = zero;
             else
                 state = is_finite(upper) ? reflected : is_free;
@@ -142,34 +134,35 @@ private:
         return crossed == 0;
     }
 
-    // What bounds and the sum take of b, where that is so much more than b that its squares are no numbers;
-    // else 0. Then they are what is scaled to one.
-    SW_HD double size_beyond_b(const uint8_t* mask) const {
+    // What bounds and the sum take of b and of the penalty, where that is so much more than b that its
+    // squares are no numbers; else 0. Then they are what is scaled to one.
+    SW_HD double size_beyond_b(const uint8_t* mask, double penalty) const {
         constexpr double far_beyond = 1e50;
         double size = 0;
         team.each(task.matrix.top.columns, [&](int j) {
             const double scale = mask && !mask[j] ? 0.0 : task.scale_of(j);
             const int state = ws.state[j];
             const double at = state & is_free ? 0.0 : state & reflected ? given_upper[j] : given_lower[j];
-            if (scale > 0 && is_finite(at)) size += absolute(at) / scale * norm_with_penalty(j);
+            if (scale > 0 && is_finite(at)) size += absolute(at) / scale * norm_with_penalty(j, penalty);
         });
         size = team.sum(size);
-        if (task.matrix.summed) size += absolute(wanted_sum()) * square_root(factor.row_weight);
+        if (task.matrix.summed)
+            size += absolute(range_of_sum(sum_low, sum_high).sum) * square_root(factor.row_weight);
         const bool beyond =
             b_norm > 0 ? size * b_scale > far_beyond : size > far_beyond || size < 1 / far_beyond;
         return beyond && is_finite(size) ? size : 0.0;
     }
-    SW_HD double norm_with_penalty(int j) const {
+    SW_HD double norm_with_penalty(int j, double penalty) const {
         if (!ws.square) return task.norm_of(j);
-        const double lam = task.matrix.lam ? *task.matrix.lam : 1.0;
-        return square_root(ws.square[j] + (ws.penalty_square ? lam * lam * ws.penalty_square[j] : 0.0));
+        return square_root(ws.square[j] + (ws.penalty_square ? penalty * ws.penalty_square[j] : 0.0));
     }
 
     // What b, or the sum, would make of x_j if nothing else took part in it.
     SW_HD double reach_of(int j) const {
         const double norm = ws.square ? square_root(ws.square[j]) : task.norm_of(j);
         double reach = norm > 0 ? b_norm / norm : 0.0;
-        if (ws.sum_of && ws.sum_of[j] > 0) reach += absolute(wanted_sum()) * b_scale / ws.sum_of[j];
+        if (ws.sum_of && ws.sum_of[j] > 0)
+            reach += absolute(range_of_sum(sum_low, sum_high).sum) * b_scale / ws.sum_of[j];
         return reach;
     }
 
@@ -186,7 +179,7 @@ private:
         any = team.max(any);
         team.sync();
         if (matrix.summed) {
-            factor.remainder = wanted_sum() * b_scale;
+            factor.remainder = range_of_sum(sum_low, sum_high).sum * b_scale;
             if (team.rank() == 0) ws.b[matrix.below] = factor.remainder;
             team.sync();
         }

@@ -45,6 +45,17 @@ SW_HD bool is_relative_to_b(const Constraints& constraints) {
 }
 typedef NnlsJob Job;
 
+// A sum between two ends: with one more column, the slack, the sum is the end that is nearest to zero. (x and
+// the slack count in units of it, and have no rounding of the other.)
+struct SumRange {
+    double sum, slack_low, slack_high;
+};
+SW_HD SumRange range_of_sum(double low, double high) {
+    const double nearest = absolute(low) < absolute(high) ? low : high,
+                 sum = is_finite(nearest) ? nearest : 0.0;
+    return {sum, sum - high, sum - low};
+}
+
 // The number of a system's matrix.
 SW_HD int64_t matrix_number(const Job& job, int64_t system) {
     return job.constraints.which ? job.constraints.which[system] : system;

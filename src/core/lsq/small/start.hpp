@@ -192,11 +192,8 @@ private:
     SW_HD double reach_of(int j, double inverse) const {
         double reach = b_norm * inverse;
         if constexpr (Kind::summed) {
-            const Constraints& constraints = job.constraints;
-            const double low = constraints.sum_low[system * constraints.sum_stride],
-                         high = constraints.sum_high[system * constraints.sum_stride],
-                         s = this->coefficient(j);
-            if (s > 0) reach += absolute(is_finite(high) ? high : is_finite(low) ? low : 0.0) / s;
+            const double s = this->coefficient(j);
+            if (s > 0) reach += absolute(this->sum_range().sum) / s;
         }
         return reach;
     }
@@ -239,8 +236,9 @@ private:
                     if (!nothing && !fixed) unbounded |= bit;
                     return;
                 }
-                if (!is_finite(low)) up |= bit;
-                if (this->scale(j) > 0) x[j] = this->in_units_of(j, is_finite(low) ? low : high);
+                const bool at_upper = !is_finite(low) || (high == 0 && this->is_slack(j));
+                if (at_upper) up |= bit;
+                if (this->scale(j) > 0) x[j] = this->in_units_of(j, at_upper ? high : low);
                 if (x[j] != 0) not_zero |= bit;
             }
         });

@@ -62,10 +62,7 @@ struct Sums : Steps<Kind, Lanes> {
 
     // Whether some x within the bounds has the sum that is asked for, and how far x is from it.
     SW_HD bool has_sum() {
-        const Constraints& constraints = job.constraints;
-        const double low = constraints.sum_low[system * constraints.sum_stride],
-                     high = constraints.sum_high[system * constraints.sum_stride];
-        this->wanted = missing = is_finite(high) ? high : is_finite(low) ? low : 0.0;
+        this->wanted = missing = this->sum_range().sum;
         if constexpr (!Kind::bounded) return missing == 0 || (missing > 0 && ~this->excluded);
         double lowest = 0, highest = 0, around = absolute(this->wanted);
         SW_ROLLED

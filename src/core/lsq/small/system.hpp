@@ -172,15 +172,19 @@ struct System {
         return scale(j) > 0 ? in_units_of(j, w[j]) : 0.0;
     }
 
+    SW_HD SumRange sum_range() const {
+        const Constraints& constraints = job.constraints;
+        return range_of_sum(constraints.sum_low[system * constraints.sum_stride],
+                            constraints.sum_high[system * constraints.sum_stride]);
+    }
+
     // Bounds as given, and in the units of the scaled columns.
     SW_HD double given_bound(int j, bool upper) const {
         const Constraints& constraints = job.constraints;
         if constexpr (!Kind::bounded) return upper ? double_infinity : 0.0;
         if (is_slack(j)) {
-            const double low = constraints.sum_low[system * constraints.sum_stride],
-                         high = constraints.sum_high[system * constraints.sum_stride];
-            if (!upper) return is_finite(high) ? 0.0 : -double_infinity;
-            return is_finite(high) ? high - low : is_finite(low) ? 0.0 : double_infinity;
+            const SumRange range = sum_range();
+            return upper ? range.slack_high : range.slack_low;
         }
         if constexpr (!Kind::boxed) return upper ? double_infinity : 0.0;
         return upper ? constraints.upper[system * constraints.upper_stride + j]
