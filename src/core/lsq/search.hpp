@@ -260,12 +260,20 @@ private:
             return;
         }
         const double off = constraints.rule == rule_chi2 ? this->decrement() : 0.0;
-        has_false_level = has_false_level || off * off > LevelSearch::tolerance * wanted;
+        has_false_level =
+            has_false_level || off * off > LevelSearch::tolerance * wanted || has_few_digits(unpenalized);
         // A first guess from this set alone, which is too small where its columns are nearly dependent.
         const Matrix& matrix = task.matrix;
         const double q = curvature_of_path(matrix.below + matrix.summed, matrix.penalty_rows);
         const double guess = max_of(0.5 * logarithm(q > 0 ? wanted / q : unit), logarithm(1e-7 * unit));
         reach_level(unit, near > 0 ? logarithm(near) : guess);
+    }
+
+    // Whether the level is a multiple of a fit without lambda that the terms beside a sum cancel in. (Twice
+    // the precision has its digits.)
+    SW_HD bool has_few_digits(double fit) const {
+        const double least = ws.sum_of && factor_of_level > 0 ? cancelled * this->size : 0.0;
+        return fit < least * least;
     }
 
     // Whether x is zero whatever lambda is. (Columns of L alone count in no size without lambda.)
@@ -308,8 +316,8 @@ private:
         const bool lowers = phi < unpenalized - room;
         if (lowers) {
             const double least = evaluate(0.0).phi;
-            has_false_level = least > phi + room;
             unpenalized = min_of(least, phi);
+            has_false_level = least > phi + room || has_few_digits(unpenalized);
             level = factor_of_level * unpenalized;
         }
         this->trusting = trusted;

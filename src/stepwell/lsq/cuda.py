@@ -15,7 +15,7 @@ from stepwell.cuda.layouts import structure
 from stepwell.lsq import small_systems
 from stepwell.lsq.batch import CHAIN, Batch
 from stepwell.lsq.job import Answers, fill_job, job_of_matrices, job_sizes, new_answers
-from stepwell.lsq.ranges import may_be_left_out, solve_ranges
+from stepwell.lsq.ranges import needs_more_than_one, solve_sums
 from stepwell.lsq.result import LSQResult
 from stepwell.lsq.wrap import wrap
 
@@ -173,8 +173,8 @@ def common_defines() -> list[dict[str, str | int]]:
 
 def solve(batch: Batch) -> LSQResult:
     """Solve a checked batch of device arrays."""
-    if may_be_left_out(batch):
-        return wrap(batch, solve_ranges(batch, lambda part: _solve(part, early=False)[0]))
+    if needs_more_than_one(batch):
+        return wrap(batch, solve_sums(batch, lambda part: _solve(part, early=False)[0]))
     answers, result = _solve(batch, early=True)
     return wrap(batch, answers) if result is None else result
 

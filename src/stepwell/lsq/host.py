@@ -8,7 +8,7 @@ from stepwell import _core, arrays
 from stepwell.common.threads import default_threads
 from stepwell.lsq.batch import CHAIN, Batch
 from stepwell.lsq.job import Answers, make_job, new_answers
-from stepwell.lsq.ranges import may_be_left_out, solve_ranges
+from stepwell.lsq.ranges import solve_sums
 from stepwell.lsq.result import LSQResult
 from stepwell.lsq.wrap import wrap
 
@@ -21,7 +21,7 @@ ENTRIES_A_PART = 1 << 27  # for each thread
 
 def solve(batch: Batch) -> LSQResult:
     """Solve a checked batch of host arrays."""
-    return wrap(batch, solve_ranges(batch, find_answers) if may_be_left_out(batch) else find_answers(batch))
+    return wrap(batch, solve_sums(batch, find_answers))
 
 
 def find_answers(batch: Batch) -> Answers:

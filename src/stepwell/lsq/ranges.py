@@ -15,7 +15,7 @@ from typing import Any
 from stepwell import arrays
 from stepwell.arrays import Array
 from stepwell.lsq.batch import LAM, LAM_COUNTS, MORE, Batch
-from stepwell.lsq.constraints import RULES
+from stepwell.lsq.constraints import RULES, Constraints
 from stepwell.lsq.job import Answers
 from stepwell.lsq.result import NNLSStatus
 
@@ -25,25 +25,36 @@ _LOCAL = (0, RULES["discrepancy"])
 _LEVEL_ROOM = 1e-4
 
 
-def may_be_left_out(batch: Batch) -> bool:
-    """Whether a batch has a sum with a range that is worth leaving out at first."""
+def needs_more_than_one(batch: Batch) -> bool:
+    """Whether a batch has sums that `solve_sums` finds by more than one solution."""
     constraints = batch.constraints
-    return constraints is not None and constraints.slack and batch.systems > 0
+    if constraints is None or constraints.sum_low is None or batch.systems == 0:
+        return False
+    return constraints.slack or constraints.rule == RULES["chi2"]
 
 
-def solve_ranges(batch: Batch, find: Callable[[Batch], Answers]) -> Answers:
-    """Return the answers of a batch with ranges of sums; `find` solves any other."""
+def solve_sums(batch: Batch, find: Callable[[Batch], Answers]) -> Answers:
+    """Return the answers of a batch with sums; `find` solves one without ranges, or one whose sums bind."""
+    if not needs_more_than_one(batch):
+        return find(batch)
+    assert batch.constraints is not None
+    return _solve_ranges(batch, find) if batch.constraints.slack else _with_true_level(batch, find)
+
+
+def _solve_ranges(batch: Batch, find: Callable[[Batch], Answers]) -> Answers:
+    """Return the answers of a batch with ranges of sums."""
     constraints = batch.constraints
     assert constraints is not None
     free = dataclasses.replace(constraints, sum_low=None, sum_high=None, slack=False, keep_factor=False)
     answers = find(dataclasses.replace(batch, constraints=free, progress=None))
     allowed = _allowed(batch, answers)
-    if constraints.rule not in _LOCAL:  # the level of chi2 is that of λ = 0; other rules look at all λ, to x = 0
+    if constraints.rule not in _LOCAL:  # the level of chi2 is that of λ = 0; other rules look at all λ
         plain = dataclasses.replace(free, penalized=False, rule=0, penalty=None, penalty_rows=0, lam_unit=1.0)
         allowed = allowed & _allowed(batch, find(dataclasses.replace(batch, constraints=plain, progress=None)))
         if constraints.rule != RULES["chi2"]:
             low, high = _ends(batch)
-            allowed = allowed & (low <= 0) & (high >= 0)
+            nearest = _sum_nearest_to_zero(constraints)
+            allowed = allowed & (low <= nearest) & (high >= nearest)
     xp, sums, (low, high) = arrays.namespace_of(answers.x), _sums(answers), _ends(batch)
     beyond = ~allowed & (constraints.rule in _LOCAL) & _converged(answers) & ((sums < low) | (sums > high))
     end = xp.where(sums > high, high, low)
@@ -91,7 +102,7 @@ def _with_true_level(batch: Batch, find: Callable[[Batch], Answers]) -> Answers:
     bare = dataclasses.replace(
         constraints, penalized=False, rule=0, penalty=None, penalty_rows=0, lam_unit=1.0, keep_factor=False
     )
-    least = solve_ranges(dataclasses.replace(batch, constraints=bare), find)
+    least = solve_sums(dataclasses.replace(batch, constraints=bare, progress=None), find)
     xp = arrays.namespace_of(answers.x)
     square, taken = least.reals[0] ** 2, answers.lam[LAM.index("unpenalized")]
     sure = (least.counts[0] == int(NNLSStatus.CONVERGED)) & (answers.lam_counts[LAM_COUNTS.index("at_end")] == 0)
@@ -105,6 +116,14 @@ def _ends(batch: Batch) -> tuple[Array, Array]:
     """The ends of the sums."""
     assert batch.constraints is not None
     return batch.constraints.sum_low, batch.constraints.sum_high
+
+
+def _sum_nearest_to_zero(constraints: Constraints) -> Array:
+    """The sum of the x within its bounds that is nearest to zero, where large λ take it."""
+    low, high, mask = constraints.lower, constraints.upper, constraints.mask
+    xp = arrays.namespace_of(low)
+    nearest = xp.where(low > 0, low, xp.where(high < 0, high, 0.0))
+    return xp.sum(nearest if mask is None else xp.where(mask != 0, nearest, 0.0), axis=-1)
 
 
 def _sums(answers: Answers) -> Array:
