@@ -41,7 +41,6 @@ struct GeneralAnswer : BlockExchange<Team, Matrix, Numbers> {
             const double scale = lost ? 0.0 : task.scale_of(j);
             numbers.write(dual, j, lost ? missing : scale > 0 ? ws.w[j] / scale * unscale : 0.0);
         });
-        const double seminorm = lost ? missing : norm_of_penalty(x);
         residual = lost ? missing : residual_norm / b_scale;
         violation = lost ? missing : violation_of(job, measured);
         if (!lost) tally.status = judged_status(job, measured, numbers.rounds, tally.status);
@@ -58,7 +57,7 @@ struct GeneralAnswer : BlockExchange<Team, Matrix, Numbers> {
             if (constraints.used_lam) {
                 constraints.used_lam[system] = square_root(factor.penalty);
                 constraints.fit[system] = residual * residual;
-                constraints.seminorm[system] = seminorm;
+                constraints.seminorm[system] = lost ? missing : seminorm;
             }
         }
         team.sync();
@@ -82,7 +81,8 @@ struct GeneralAnswer : BlockExchange<Team, Matrix, Numbers> {
     }
 
 private:
-    double residual_norm = 0;  // |Ax - b| of the x that is returned, scaled as b is
+    // Of the x that is returned: |Ax - b|, scaled as b is, and |L x| in the caller's units.
+    double residual_norm = 0, seminorm = 0;
 
     SW_HD bool is_lost() const { return tally.status == non_finite || tally.status == infeasible; }
 
@@ -165,6 +165,8 @@ private:
         // (Of normal equations the residual is not known.)
         measured.given = b_norm + team.sum(measured.given);
         measured.task = task.extent.gram_only ? measured.size : measured.given + residual_norm;
+        seminorm = norm_of_penalty(x);
+        const double penalty = factor.penalty > 0 ? square_root(factor.penalty) * seminorm * b_scale : 0.0;
         if (summed) {
             sum = team.sum(sum);
             // (The ends that were given: those that are met may be theirs but for rounding.)
@@ -173,11 +175,12 @@ private:
             measured.sum_error = max_of(0.0, max_of(low - sum, sum - high));
             measured.sum_size = team.sum(sum_size) + absolute(is_finite(high) ? high : low);
             // (What a sum fixes is what comes of it.)
-            const double penalty = square_root(factor.penalty) * norm_of_penalty(x) * b_scale;
             measured.hides_duals =
-                !task.extent.gram_only && hides_duals(b_norm + residual_norm + penalty, measured.size);
+                !task.extent.gram_only &&
+                (hides_duals(b_norm + residual_norm + penalty, measured.size) || sum_hides_free_columns());
             measured.given = task.extent.gram_only ? measured.size : measured.task + penalty;
-            measured.task = measured.size;
+            measured.task =
+                task.extent.gram_only ? measured.size : measured.given + size_of_way(mask, low, high);
             double shift;
             measured.breach = least_breach(
                 team, n,
@@ -199,17 +202,56 @@ private:
         // (What was no number on the way to the dual is not seen by a maximum.)
         if (!(residual_norm < double_infinity)) measured.breach = double_infinity;
         if (!task.extent.gram_only) measured.decrement = this->decrement();
-        if (!summed && !task.extent.gram_only && residual_norm > b_norm) {
-            double reach = 0;
-            team.each(n, [&](int j) {
+        if (!summed && !task.extent.gram_only) {
+            measured.objective = square_root(residual_norm * residual_norm + penalty * penalty);
+            double size = 0;
+            const int looked_at = measured.objective > b_norm ? n : 0;
+            team.each(looked_at, [&](int j) {
                 const double scale = task.scale_of(j);
                 if (scale > 0 && !(mask && !mask[j]))
-                    reach +=
+                    size +=
                         absolute(nearest_to_zero(lower(j), upper(j))) * (b_scale / scale) * task.size_of(j);
             });
-            measured.excess = residual_norm - b_norm - team.sum(reach);
+            measured.named = b_norm + team.sum(size);
         }
         return measured;
+    }
+
+    // Whether a free column that depends on others may do so because the row of the sum is so heavy in it
+    // that little is left of its digits in A.
+    SW_CALL bool sum_hides_free_columns() const {
+        double any = 0;
+        team.each(task.matrix.top.columns, [&](int j) {
+            const bool out = (ws.state[j] & (is_free | is_positive | excluded)) == is_free;
+            const double square = ws.square[j] + penalty_in(j);
+            if (out && square > 0 && factor.row_weight * ws.sum_of[j] * ws.sum_of[j] > heavy_sum * square)
+                any = 1;
+        });
+        return team.max(any) > 0;
+    }
+    static constexpr double heavy_sum = 1e12;  // of squares: half of the digits that products have
+
+    // In scaled units.
+    SW_CALL double size_of_way(const uint8_t* mask, double low, double high) const {
+        const int n = task.matrix.top.columns;
+        const auto takes_part = [=](int j) { return !(mask && !mask[j]); };
+        double nearest = 0;
+        team.each(n, [&](int j) {
+            if (takes_part(j))
+                nearest +=
+                    task.matrix.coefficient(j) * nearest_to_zero(this->given_lower[j], this->given_upper[j]);
+        });
+        WayToSum way(team.sum(nearest), low, high);
+        team.each(n, [&](int j) {
+            const double scale = task.scale_of(j), unit = scale > 0 ? b_scale / scale : 0.0;
+            if (takes_part(j))
+                way.add(this->given_lower[j], this->given_upper[j], unit * task.size_of(j),
+                        task.matrix.coefficient(j));
+        });
+        way.size = team.sum(way.size);
+        way.lowest = -team.max(-way.lowest);
+        way.dearest = team.max(way.dearest);
+        return way.length();
     }
 
     SW_HD double penalty_in(int j) const {

@@ -29,9 +29,9 @@ struct Measured {
     double sum_size = 0;   // sum c_j |x_j|, and the bounds' own
     // The root of what a step of all columns between bounds would lower the objective by.
     double decrement = 0;
-    // How much the residual is above |b| + sum |a_j| |y_j| of the y within the bounds that is nearest to
-    // zero, which is no less than the residual of y.
-    double excess = 0;
+    // The root of the objective, where it may be too large; and what it is no larger than at the y within the
+    // bounds that is nearest to zero: |b| + sum |k_j| |y_j|.
+    double objective = 0, named = double_infinity;
     // Whether Kx - b came of terms so much larger that its rounding hides what a dual says.
     bool hides_duals = false;
 };
@@ -47,6 +47,32 @@ SW_HD bool hides_duals(double explained, double size) {
 SW_HD double nearest_to_zero(double lower, double upper) {
     return lower > 0 ? lower : upper < 0 ? upper : 0.0;
 }
+
+// How large the terms of Kx may have to be where a sum is bound: those on the way from the point within the
+// bounds that is nearest to zero to the sum, by the one column that can go all the way at the lowest cost, or
+// by the dearest where none can.
+struct WayToSum {
+    double missing, size = 0, lowest = double_infinity, dearest = 0;
+
+    // `sum`: of the point that is nearest to zero.
+    SW_HD WayToSum(double sum, double low, double high)
+        : missing(sum < low    ? low - sum
+                  : sum > high ? high - sum
+                               : 0.0) {}
+
+    SW_HD void add(double lower, double upper, double norm, double c) {
+        const double nearest = nearest_to_zero(lower, upper);
+        if (nearest != 0) size += absolute(nearest) * norm;
+        if (!(c > 0)) return;
+        dearest = max_of(dearest, norm / c);
+        if (c * (missing > 0 ? upper - nearest : nearest - lower) >= absolute(missing))
+            lowest = min_of(lowest, norm / c);
+    }
+    // With the least and the largest of all members' numbers.
+    SW_HD double length() const {
+        return missing == 0 ? size : size + absolute(missing) * (lowest < double_infinity ? lowest : dearest);
+    }
+};
 
 // A column beside a bound sum: its dual with the multiplier that there is, its coefficient, and which way it
 // can go. The inverse norm of a column of zeros is 0.
@@ -149,7 +175,8 @@ SW_HD bool is_certified(const Job& job, const Measured& x, bool single) {
     const double lowered = max_of(min_of(10 * credible, credible_decrement) * x.given, summed ? slack : 0.0);
     return (x.breach <= slack || violation <= options.tolerance) && violation <= credible &&
            x.breach <= credible * x.task && (single || x.decrement <= lowered) &&
-           x.excess <= credible_in_single * x.b_norm && x.sum_error <= rounding_of_sum(single) * x.sum_size;
+           x.objective <= (1 + credible_in_single) * x.named &&
+           x.sum_error <= rounding_of_sum(single) * x.sum_size;
 }
 
 // The status of a system that its solver says ended with `said`.

@@ -97,22 +97,34 @@ def ends_without_x(answer: Answer) -> None:
             if status[i] != NNLSStatus.NON_FINITE and feasible(problem, i) >= 0:
                 answer.find("finite", i, f"holds NaN or infinity, and is {answer.name(i)}")
         elif status[i] == NNLSStatus.NON_FINITE:
-            if not (problem.single and is_too_large(answer, i)):
+            if not is_too_large(answer, i):
                 answer.find("finite", i, f"NON_FINITE, and all of it is finite; x is {answer.x[i][:4]}")
         elif feasible(problem, i) < 0 and not (may_stop and status[i] == NNLSStatus.LIMIT):
             answer.find("feasible", i, f"no x is feasible, and it is {answer.name(i)}")
 
 
 def is_too_large(answer: Answer, i: int) -> bool:
-    """Whether x of a float32 problem does not fit, as the same problem in double precision says."""
-    case, A = answer.case, answer.case.A
+    """Whether x does not fit, as the same problem says in double precision or with b, and all else that x is in
+    proportion to, in other units."""
+    case, A, largest = answer.case, answer.case.A, 1e38
+    b, options = case.b.astype(float), dict(case.options)
+    if not answer.problem.single:
+        unit, largest = 2.0**-500, 1.7e308 * 2.0**-500
+        b, ends = unit * b, ("bounds", "sum_bounds")
+        options |= {name: tuple(unit * np.asarray(end) for end in options[name]) for name in ends if name in options}
+        if options.get("equality") is not None:
+            options["equality"] = (options["equality"][0], unit * np.asarray(options["equality"][1]))
+        options |= {"noise": unit * np.asarray(options["noise"])} if options.get("noise") is not None else {}
+        options.pop("warm_start", None)
     wide = dataclasses.replace(
         case,
         A=dataclasses.replace(A, pulse=A.pulse.astype(float)) if isinstance(A, Pulse) else A.astype(float),
-        b=case.b.astype(float),
+        b=b,
+        options=options,
     )
     again = Answer(wide, read(wide), wide.call())
-    return bool(np.abs(again.x[i]).max(initial=0) > 1e38)
+    size = np.abs(again.x[i]).max(initial=0)
+    return bool(largest < size < np.inf)
 
 
 def optimal(part: Solved) -> None:

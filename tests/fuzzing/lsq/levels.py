@@ -75,6 +75,8 @@ def by_level(part: Solved) -> None:
     # The rounding of a squared residual: size of what is rounded, times the residual.
     eps, size = 1e-6 if problem.single else 1e-12, np.maximum(size, part.found.size)
     rounding = eps * size * (np.sqrt(least) + np.sqrt(level)) + (eps * size) ** 2
+    # A fit with some lambda that is below the one without says that the latter is not the least.
+    sure &= least <= np.minimum(fit, bottom) * (1 + 1e-6) + rounding
     wanted = level - least
     reachable = sure & sure_of_bottom & sure_of_most & (wanted > 1e4 * rounding) & has_squares(unit)
     reachable &= (bottom < level - 0.01 * wanted) & (most > level + 0.01 * wanted)

@@ -95,15 +95,16 @@ struct Answer : Sums<Kind, Lanes> {
             const double left = square_root(max_of(0.0, max_of(squared_fit, this->squared_residual)));
             measured.hides_duals = hides_duals(b_norm + left, size);
             measured.given += left;
-            measured.task = size;
         }
         measured.task = max_of(measured.task, measured.given);
         if constexpr (Kind::summed) {
             if (zeros_object()) return false;
             measure_sum(measured);
         }
-        if constexpr (Kind::boxed && !Kind::summed)
-            if (squared_fit > b_norm * b_norm) measured.excess = excess();
+        if constexpr ((Kind::boxed || Kind::penalized) && !Kind::summed) {
+            measured.objective = square_root(max_of(0.0, max_of(squared_fit, this->squared_residual)));
+            measured.named = measured.objective > b_norm ? b_norm + size_of_nearest() : b_norm;
+        }
         if constexpr (Kind::penalized) {
             // (A norm beyond the largest number, by a lambda as large, says nothing.)
             bool any = false;
@@ -196,30 +197,32 @@ private:
         return !lanes.any(odd != 0);
     }
 
-    SW_HD double excess() const {
-        double reach = 0;
+    // sum |k_j| |y_j| of the y within the bounds that is nearest to zero.
+    SW_HD double size_of_nearest() const {
+        double size = 0;
         this->each_column([&](int j, int) {
             const double nearest = nearest_to_zero(this->given_bound(j, false), this->given_bound(j, true));
             if (nearest != 0 && !this->is_masked(j) && this->scale(j) > 0)
-                reach += absolute(this->in_units_of(j, nearest)) * square_root(this->square(j));
+                size += absolute(this->in_units_of(j, nearest)) * square_root(this->square(j));
         });
-        return square_root(squared_fit) - b_norm - lanes.sum(reach);
+        return lanes.sum(size);
     }
 
-    // Whether a column of zeros asks for another multiplier, of which it says the sign or that it is zero,
-    // and the duals of the others would not be those any more: least_breach() finds the one that suits all.
+    // Whether a column of zeros, or the slack, asks for another multiplier, of which it says the sign or that
+    // it is zero, and the duals of the others would not be those any more: least_breach() finds the one that
+    // suits all.
     SW_HD bool zeros_object() const {
         const double mu = this->multiplier;
         bool objects = false;
         this->each_column([&](int j, int) {
-            if (this->square(j) > 0 || this->is_slack(j) || this->is_masked(j)) return;
+            if (this->square(j) > 0 || this->is_masked(j)) return;
             const bool falls = (in_factor | this->at_upper) & bit_of(j),
                        rises = !(this->at_upper & bit_of(j));
             objects = objects || (mu > 0 && rises) || (mu < 0 && falls);
         });
         if (!lanes.any(objects)) return false;
         // Whether the duals of the others would change by more than rounding.
-        const double room = job.options.rounding * size;
+        const double room = max_of(job.options.tolerance, job.options.rounding) * size;
         bool matters = false;
         this->each_column([&](int j, int) {
             const double square = this->square(j);

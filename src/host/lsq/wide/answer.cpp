@@ -162,13 +162,13 @@ private:
         }
         measured_.task = job.constraints.gram ? measured_.size : measured_.given + residual_;
         if (summed) measure_sum(given, double(sum));
-        if (!summed && !job.constraints.gram && residual_ > s_.b_norm) {
-            double reach = 0;
+        if (!summed && !job.constraints.gram) {
+            measured_.objective = std::hypot(residual_, seminorm_);
+            measured_.named = s_.b_norm;
             for (int j = 0; j < n_; ++j)
                 if (!s_.is_masked(j))
-                    reach += set_.norm(j) *
-                             std::abs(s_.scaled_x(j, lsq::nearest_to_zero(s_.lower(j), s_.upper(j))));
-            measured_.excess = residual_ - s_.b_norm - reach;
+                    measured_.named += set_.norm(j) * std::abs(s_.scaled_x(
+                                                          j, lsq::nearest_to_zero(s_.lower(j), s_.upper(j))));
         }
     }
 
@@ -177,7 +177,7 @@ private:
         const double low = s_.sum_low(), high = s_.sum_high();
         measured_.sum_error = std::max(0.0, std::max(low - sum, sum - high));
         measured_.sum_size += std::abs(std::isfinite(high) ? high : low);
-        measured_.task = measured_.size;
+        if (!s_.job.constraints.gram) measured_.task += seminorm_ + size_of_way(low, high);
         // The dual with the multiplier of the solution, whose sign is the other way round.
         multiplier_ = -double(set_.multiplier);
         for (int j = 0; j < n_; ++j) dual_[j] += multiplier_ * double(set_.c[j]);
@@ -196,6 +196,17 @@ private:
             shift);
         for (int j = 0; j < n_; ++j) dual_[j] += shift * double(set_.c[j]);
         multiplier_ += shift;
+    }
+
+    double size_of_way(double low, double high) const {
+        double nearest = 0;
+        for (int j = 0; j < n_; ++j)
+            nearest += s_.coefficient(j) * lsq::nearest_to_zero(s_.lower(j), s_.upper(j));
+        lsq::WayToSum way(nearest, low, high);
+        for (int j = 0; j < n_; ++j)
+            if (!s_.is_masked(j))
+                way.add(s_.lower(j), s_.upper(j), s_.scaled_x(j, set_.norm(j)), s_.coefficient(j));
+        return way.length();
     }
 
     template <class Scalar>

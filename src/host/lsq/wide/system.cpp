@@ -144,11 +144,19 @@ void System::find_exponents() {
             if (given[j] != 0 && exponents[j] > nothing)
                 b_exponent = std::max(b_exponent, exponent_of(given[j]) - exponents[j]);
     }
-    // What bounds keep from zero, and the sum.
+    // What bounds keep from zero, and the sum, by the column that takes least of it.
     for (int j = 0; j < n; ++j) {
         const double nearest = std::clamp(0.0, lower(j), std::max(lower(j), upper(j)));
         if (nearest != 0 && exponents[j] > nothing && std::isfinite(nearest))
             b_exponent = std::max(b_exponent, exponent_of(nearest) + exponents[j]);
+    }
+    if (constraints.general && constraints.summed) {
+        const double sum = lsq::range_of_sum(sum_low(), sum_high()).sum;
+        int least = -nothing;
+        for (int j = 0; j < n; ++j)
+            if (exponents[j] > nothing && !is_masked(j))
+                least = std::min(least, exponents[j] - exponent_of(coefficient(j)));
+        if (sum != 0 && least < -nothing) b_exponent = std::max(b_exponent, exponent_of(sum) + least);
     }
     if (b_exponent < nothing / 2) b_exponent = 0;
     if (!(constraints.general && constraints.summed)) {
