@@ -179,8 +179,9 @@ private:
                 !task.extent.gram_only &&
                 (hides_duals(b_norm + residual_norm + penalty, measured.size) || sum_hides_free_columns());
             measured.given = task.extent.gram_only ? measured.size : measured.task + penalty;
-            measured.task =
-                task.extent.gram_only ? measured.size : measured.given + size_of_way(mask, low, high);
+            measured.task = task.extent.gram_only
+                                ? measured.size
+                                : b_norm + residual_norm + penalty + size_of_way(mask, low, high);
             double shift;
             measured.breach = least_breach(
                 team, n,

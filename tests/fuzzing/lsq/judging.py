@@ -186,7 +186,7 @@ def no_worse_than_another(part: Solved) -> None:
         case, read(case), case.call(method=method, maxiter=None, tol=None, uncertainty=None, warm_start=None)
     )
     x = exact(np.where(np.isfinite(other.x), other.x, 0))[part.which]
-    known = part.finished & (other.status[part.which] == NNLSStatus.CONVERGED)
+    known = part.finished & ~part.is_nothing() & (other.status[part.which] == NNLSStatus.CONVERGED)
     own, best = (np.sqrt(problem.objective(at, part.lam)) for at in (part.x, x))
     # The other is what it is to the rounding of its terms. And x is rounded, so that Kx is by as much of its own; as
     # much again comes of mending the sum of what was rounded.

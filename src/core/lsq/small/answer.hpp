@@ -95,8 +95,10 @@ struct Answer : Sums<Kind, Lanes> {
             const double left = square_root(max_of(0.0, max_of(squared_fit, this->squared_residual)));
             measured.hides_duals = hides_duals(b_norm + left, size);
             measured.given += left;
+            measured.task = b_norm + left;
+        } else {
+            measured.task = max_of(measured.task, measured.given);
         }
-        measured.task = max_of(measured.task, measured.given);
         if constexpr (Kind::summed) {
             if (zeros_object()) return false;
             measure_sum(measured);

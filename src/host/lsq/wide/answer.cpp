@@ -177,7 +177,8 @@ private:
         const double low = s_.sum_low(), high = s_.sum_high();
         measured_.sum_error = std::max(0.0, std::max(low - sum, sum - high));
         measured_.sum_size += std::abs(std::isfinite(high) ? high : low);
-        if (!s_.job.constraints.gram) measured_.task += seminorm_ + size_of_way(low, high);
+        if (!s_.job.constraints.gram)
+            measured_.task = s_.b_norm + residual_ + seminorm_ + size_of_way(low, high);
         // The dual with the multiplier of the solution, whose sign is the other way round.
         multiplier_ = -double(set_.multiplier);
         for (int j = 0; j < n_; ++j) dual_[j] += multiplier_ * double(set_.c[j]);
