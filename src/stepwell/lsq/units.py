@@ -18,10 +18,13 @@ from stepwell.lsq.result import LSQResult
 
 #: Exponents of two beyond which units change.
 _EXTREME = 200
-#: Numbers that are no arrays.
-_PLAIN = (list, tuple, float, int)
 #: Most entries that are looked at, of some systems of a batch: one unit is for all of them.
 _LOOKED_AT = 1 << 18
+
+
+def _as_array(value: Any) -> Any:
+    """Return numbers that are no array as one."""
+    return np.asarray(value, float) if isinstance(value, list | tuple | float | int) else value
 
 
 def _times(value: Any, exponent: int) -> Any:
@@ -42,7 +45,7 @@ def _matrix_times(A: Any, exponent: int) -> Any:
 
 def _bound_times(value: Any, exponent: int) -> Any:
     """Return bounds times a power of two; those that are numbers remain so, and those that are not zero."""
-    given = np.asarray(value, float) if isinstance(value, _PLAIN) else value
+    given = _as_array(value)
     xp, scaled = arrays.namespace_of(given), _times(given, exponent)
     most, least = float(np.finfo(float).max), float(np.finfo(float).tiny)
     scaled = xp.where(xp.isfinite(given), xp.clip(scaled, -most, most), scaled)
@@ -113,21 +116,21 @@ def _exponent_of_x(options: dict[str, Any]) -> int | None:
     found = []
     for name in ("bounds", "sum_bounds"):
         if options.get(name) is not None:
-            low, high = (np.asarray(end, float) if isinstance(end, _PLAIN) else end for end in options[name])
+            low, high = (_as_array(end) for end in options[name])
             found += [_exponent(arrays.namespace_of(end).clip(end, 0.0, None)) for end in (low, -high)]
     if options.get("equality") is not None:
-        of_C, of_d = (_exponent(np.asarray(a, float) if isinstance(a, _PLAIN) else a) for a in options["equality"])
+        of_C, of_d = (_exponent(_as_array(a)) for a in options["equality"])
         found.append(None if of_C is None or of_d is None else of_d - of_C)
     return max((exponent for exponent in found if exponent is not None), default=None)
 
 
 def units_of(A: Any, b: Array, options: dict[str, Any]) -> Units | None:
     """Return units for a batch whose A is extreme; else None."""
-    of_A, of_b = _exponent(A.pulse if isinstance(A, Convolution) else A) or 0, _exponent(b)
+    of_A = _exponent(A.pulse if isinstance(A, Convolution) else A) or 0
     if abs(of_A) <= _EXTREME:
         return None
     # What x has to be may be beyond the largest number in the units that are b's.
-    of_x = _exponent_of_x(options)
+    of_b, of_x = _exponent(b), _exponent_of_x(options)
     if of_b is None:
         of_b = 0 if of_x is None else of_A + of_x
     elif of_x is not None:
