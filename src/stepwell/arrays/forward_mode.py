@@ -197,11 +197,11 @@ def _by_torch(function: Any, points: int | None) -> Programs:
         return None
 
     def columns(x: Any, p: Any, rows: Any) -> Any:
-        along, tangents = tangents_of(x, p, rows)
         with torch.no_grad():
             found = apart(x, p)
             if found is not None:
                 return found[1]
+            along, tangents = tangents_of(x, p, rows)
             if state.get("one by one"):
                 return torch.stack([along(tangent)[1] for tangent in tangents])
             try:
@@ -211,12 +211,12 @@ def _by_torch(function: Any, points: int | None) -> Programs:
                 return torch.stack([along(tangent)[1] for tangent in tangents])
 
     def both(x: Any, p: Any, rows: Any) -> Any:
-        along, tangents = tangents_of(x, p, rows)
         with torch.no_grad():
             found = apart(x, p)
             if found is not None:
                 return found
             if not state.get("one by one"):
+                along, tangents = tangents_of(x, p, rows)
                 # (Values do not depend on the tangent: they are found once.)
                 with contextlib.suppress(RuntimeError, ValueError):
                     return torch.func.vmap(along, out_dims=(None, 0))(tangents)
