@@ -38,36 +38,6 @@ class Dual:
     def __bool__(self) -> bool:
         raise TypeError("a number was looked at")
 
-    def __neg__(self) -> Dual:
-        return _negative(self)
-
-    def __add__(self, other: Any) -> Dual:
-        return _sum(self, other)
-
-    def __radd__(self, other: Any) -> Dual:
-        return _sum(other, self)
-
-    def __sub__(self, other: Any) -> Dual:
-        return _difference(self, other)
-
-    def __rsub__(self, other: Any) -> Dual:
-        return _difference(other, self)
-
-    def __mul__(self, other: Any) -> Dual:
-        return _product(self, other)
-
-    def __rmul__(self, other: Any) -> Dual:
-        return _product(other, self)
-
-    def __truediv__(self, other: Any) -> Dual:
-        return _quotient(self, other)
-
-    def __rtruediv__(self, other: Any) -> Dual:
-        return _quotient(other, self)
-
-    def __pow__(self, exponent: Any) -> Dual:
-        return _power(self, exponent)
-
 
 def _read(number: Any) -> tuple[Any, dict[int, Any]]:
     """Return a value and its derivatives."""
@@ -157,6 +127,8 @@ RULES: dict[str, Callable[..., Dual]] = {
     "pow": _power,
     **{name: functools.partial(_of_one, name) for name in SLOPES},
 }
+for _operator in ("neg", "add", "radd", "sub", "rsub", "mul", "rmul", "truediv", "rtruediv", "pow"):
+    setattr(Dual, f"__{_operator}__", RULES[_operator])
 
 
 def by_columns(function: Callable[..., Any], p: Any, points: int | None) -> tuple[Any, Any]:
