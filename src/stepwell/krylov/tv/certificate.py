@@ -72,15 +72,13 @@ class Certifier:
     def _bounds(self, lam: np.ndarray, b: Array, y: Array, back: Array, p: Array, room: Room, x: Array) -> np.ndarray:
         xp, weights = namespace_of(y), self.grid.weights
         q = back + divergence(p, weights)
-        up, down = room.parts(q)
-        above, below, shift = targets(image_sums(q), _sums_of(up, lam), _sums_of(down, lam))
+        up, down, (above, below, shift) = room.split(q)
         if shift.any() and self.ones_square > 0:
             t = shift / self.ones_square
             columns = np.broadcast_to(t, (y.shape[1],)) if self.grid.across else t
             y = y - self.ones_data * copy_to_device_of(np.array(columns)[None, :], y)
             q = q - self.ones_image * along(t, q)
-            up, down = room.parts(q)
-            above, below, _ = targets(image_sums(q), _sums_of(up, lam), _sums_of(down, lam))
+            up, down, (above, below, _) = room.split(q)
         rest, at_bounds = q, np.zeros_like(lam)  # q - w, and Σ min(l w, u w)
         for part, factor, side in ((up, above, room.lower), (down, below, room.upper)):
             if part is not None and side is not None:
@@ -106,11 +104,6 @@ class Certifier:
 
     def _of_problems(self, sums: np.ndarray) -> np.ndarray:
         return sums.sum(keepdims=True) if self.grid.across else sums
-
-
-def _sums_of(part: Array | None, like: np.ndarray) -> np.ndarray:
-    """Return the sums of a part of q, of every problem; zeros where there is none."""
-    return np.zeros_like(like) if part is None else image_sums(part)
 
 
 def targets(total: np.ndarray, up: np.ndarray, down: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -144,12 +137,13 @@ class Room:
     at_lower: Array | None
     at_upper: Array | None
 
-    def parts(self, q: Array) -> tuple[Array | None, Array | None]:
-        """Return both parts, None without such a bound."""
-        return (
-            None if self.at_lower is None else self.positive(q),
-            None if self.at_upper is None else self.negative(q),
-        )
+    def split(self, q: Array) -> tuple[Array | None, Array | None, tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Return both parts of q, None without such a bound, and the `targets` of their sums."""
+        up = None if self.at_lower is None else self.positive(q)
+        down = None if self.at_upper is None else self.negative(q)
+        total = image_sums(q)
+        sums = (np.zeros_like(total) if part is None else image_sums(part) for part in (up, down))
+        return up, down, targets(total, *sums)
 
     def positive(self, q: Array) -> Array:
         """Return the positive part of q where a lower bound allows it."""
