@@ -79,16 +79,17 @@ def axes_of(value: Any) -> int:
 def read_rows(argument: str, value: Any, lead: tuple[int, ...], width: int, dtype: Any = np.float64) -> np.ndarray:
     """Return a number, (width,) or (..., width) as (1 or problems, width)."""
     found = on_host(argument, value)
+    shapes = " or ".join(dict.fromkeys((f"({width},)", f"{(*lead, width)}")))
     if found.ndim <= 1:
         if found.ndim == 0 or found.shape == (1,):
             return np.full((1, width), found.reshape(()), dtype)
         if found.shape != (width,):
-            require_shape(False, argument, found, f"(), ({width},) or {(*lead, width)}")
+            require_shape(False, argument, found, f"() or {shapes}")
         return np.ascontiguousarray(found.reshape(1, width), dtype)
     try:
         wide = np.broadcast_to(found, (*lead, width))
     except ValueError:
-        require_shape(False, argument, found, f"({width},) or {(*lead, width)}")
+        require_shape(False, argument, found, shapes)
     return np.ascontiguousarray(wide.reshape(-1, width), dtype)
 
 

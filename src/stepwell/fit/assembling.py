@@ -11,7 +11,7 @@ from stepwell.arrays import copy_to_device_of, is_cuda, of_numpy, shapes_are_com
 from stepwell.fit.evaluation import Evaluation
 from stepwell.fit.functions import Curve
 from stepwell.fit.loop import Halted
-from stepwell.fit.problem import FitProblem
+from stepwell.fit.problem import FitProblem, own_rows
 from stepwell.fit.result import FitResult
 from stepwell.fit.status import FitStatus
 
@@ -102,14 +102,14 @@ def _doubt_lost_squares(problem: FitProblem, ends: dict[str, Any], evaluation: E
 
     def largest(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
         if problem.weights is not None:
-            weights = problem.weights[rows if len(problem.weights) > 1 else [0]]
+            weights = own_rows(problem.weights, rows)
             values = np.where(weights == 0, 0.0, values * weights)
         found: np.ndarray = np.max(np.abs(values), axis=1, initial=0.0)
         return found
 
     def residuals(x: np.ndarray, rows: np.ndarray) -> np.ndarray:
         values = evaluation.values(x[rows], rows)
-        return values if problem.y is None else values - problem.y[rows if len(problem.y) > 1 else [0]]
+        return values if problem.y is None else values - own_rows(problem.y, rows)
 
     for first in range(0, doubtful.size, 4096):
         rows = doubtful[first : first + 4096]
@@ -117,7 +117,7 @@ def _doubt_lost_squares(problem: FitProblem, ends: dict[str, Any], evaluation: E
             if problem.y is None:
                 size = largest(residuals(problem.x0, rows), rows)
             else:
-                size = largest(problem.y[rows if len(problem.y) > 1 else [0]], rows)
+                size = np.broadcast_to(largest(own_rows(problem.y, rows), rows), rows.shape)
             lost = (size > 0) & (size < SMALLEST_DATA)
             rows, size = rows[lost], size[lost]
             if rows.size:
@@ -190,11 +190,11 @@ class _Picture:
         x = self._x[rows].astype(np.float32) if problem.single else self._x[rows]
         values = self._evaluation.values(x, rows)[0]
         assert problem.y is not None
-        y = problem.y[number if len(problem.y) > 1 else 0]
+        y = own_rows(problem.y, rows)[0]
         sigma = None
         if problem.weights is not None:
             with np.errstate(divide="ignore"):
-                sigma = 1 / problem.weights[number if len(problem.weights) > 1 else 0]
+                sigma = 1 / own_rows(problem.weights, rows)[0]
             sigma = np.where(np.isfinite(sigma), sigma, np.nan)
         abscissa = problem.x[..., number, :] if problem.own_x else problem.x
         if is_cuda(abscissa) or not of_numpy(abscissa):

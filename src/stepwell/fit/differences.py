@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from stepwell.arrays import Array, namespace_of
+from stepwell.fit.problem import own_rows
 from stepwell.quasi_newton.differences import SCHEMES
 
 #: Numbers above which the moved points of one parameter are a call of their own.
@@ -38,13 +39,10 @@ class JacobianByDifferences:
         self._movable = [bool(free) for free in xp.any(low < high, axis=0)]
         self._shared = low.shape[0] == 1
 
-    def _own(self, values: Any, rows: Any) -> Any:
-        return values if values.shape[0] == 1 else values[rows]
-
     def __call__(self, x: Array, rows: Any, values: Array) -> Array:
         """Return J at x, where the function has these values; parameters of equal bounds have columns of zeros."""
         xp = namespace_of(x)
-        low, high = self._own(self._low, rows), self._own(self._high, rows)
+        low, high = own_rows(self._low, rows), own_rows(self._high, rows)
         epsilon = max(float(xp.finfo(x.dtype).eps), float(xp.finfo(values.dtype).eps))
         best = epsilon ** SCHEMES[self._scheme]
         size = xp.maximum(xp.abs(x), self._typical[rows])

@@ -17,6 +17,11 @@ LOSSES = {"linear": 0, "soft_l1": 1, "huber": 2, "cauchy": 3, "arctan": 4, "pois
 MAX_PARAMETERS = 64
 
 
+def own_rows(values: Any, rows: Any) -> Any:
+    """Return the rows of some problems, of what every problem has a row of; the one row where all share it."""
+    return values if values.shape[0] == 1 else values[rows]
+
+
 @dataclasses.dataclass
 class FitProblem:
     """A batch of fits. Solvers of compiled models take the same: ``model.__stepwell_fit__(problem)`` returns `ends`.

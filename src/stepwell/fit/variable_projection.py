@@ -15,7 +15,7 @@ from stepwell import _core
 from stepwell.common.checks import require
 from stepwell.fit.evaluation import Evaluation
 from stepwell.fit.loop import solve
-from stepwell.fit.problem import FitProblem
+from stepwell.fit.problem import FitProblem, own_rows
 
 
 class Projection:
@@ -35,9 +35,6 @@ class Projection:
         self.accuracy = inner.accuracy
         self.amplitudes = np.zeros((problem.problems, len(places)))
 
-    def _own(self, values: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        return values if len(values) == 1 else values[rows]
-
     def _full(self, q: np.ndarray, a: np.ndarray) -> np.ndarray:
         p = np.empty((len(q), self._problem.parameters), q.dtype)
         p[:, self._others], p[:, self._places] = q, a
@@ -56,11 +53,11 @@ class Projection:
         problem = self._problem
         rest, columns = self._columns(q, rows)
         assert problem.y is not None
-        target = self._own(problem.y, rows) - rest
+        target = own_rows(problem.y, rows) - rest
         if problem.weights is not None:
-            weights = self._own(problem.weights, rows)
+            weights = own_rows(problem.weights, rows)
             columns, target = columns * weights[..., None], np.where(weights == 0, 0.0, target * weights)
-        low, high = (self._own(side[:, self._places], rows) for side in (problem.low, problem.high))
+        low, high = (own_rows(side[:, self._places], rows) for side in (problem.low, problem.high))
         self._phi = np.where(np.isfinite(columns), columns, 0.0)
         a, self._side = bounded_amplitudes(self._phi, np.where(np.isfinite(target), target, 0.0), low, high)
         self.amplitudes[rows] = a
@@ -74,7 +71,7 @@ class Projection:
         plain = self._inner.values(p, rows)
         W = np.asarray(self._inner.jacobian(p, rows, plain), np.float64)[:, :, self._others]
         if problem.weights is not None:
-            weights = self._own(problem.weights, rows)[..., None]
+            weights = own_rows(problem.weights, rows)[..., None]
             W = np.where(weights == 0, 0.0, W * weights)
         free = (self._side == 0).astype(float)
         phi = self._phi * free[:, None, :]
