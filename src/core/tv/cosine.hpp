@@ -108,6 +108,29 @@ SW_HD void butterfly(const CosinePlan<Real>& plan, int m, int first, int j, Real
     }
 }
 
+template <int r>
+struct Radix {
+    static constexpr int value = r;
+};
+
+// All stages of a line in order: stage(Radix, m) joins transforms of length m.
+template <class Stage>
+SW_HD void each_stage(const int32_t* radix, int stages, const Stage& stage) {
+    for (int s = 0, m = 1; s < stages; m *= radix[s++]) switch (radix[s]) {
+            case 2:
+                stage(Radix<2>{}, m);
+                break;
+            case 3:
+                stage(Radix<3>{}, m);
+                break;
+            case 4:
+                stage(Radix<4>{}, m);
+                break;
+            default:
+                stage(Radix<5>{}, m);
+        }
+}
+
 // After the FFT: with F the spectrum of a + ib, coefficients k and n - k of a and of b.
 template <class Number, class Real, class At>
 SW_HD void untangle(const CosinePlan<Real>& plan, int k, At at) {

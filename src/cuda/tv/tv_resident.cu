@@ -68,20 +68,7 @@ struct Lines {
     }
 
     __device__ void stages(Element* image, Scalar sign) const {
-        int m = 1;
-        for (int s = 0; s < plan.stages; m *= radix[s++]) switch (radix[s]) {
-                case 2:
-                    stage<2>(image, m, sign);
-                    break;
-                case 3:
-                    stage<3>(image, m, sign);
-                    break;
-                case 4:
-                    stage<4>(image, m, sign);
-                    break;
-                default:
-                    stage<5>(image, m, sign);
-            }
+        each_stage(radix, plan.stages, [&](auto of, int m) { stage<of.value>(image, m, sign); });
     }
 
     // Coefficients of lines that lie where stages want them.

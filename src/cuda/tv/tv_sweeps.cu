@@ -86,20 +86,7 @@ struct Panel {
 
     __device__ void stages(Scalar sign) const {
         const int32_t* radix = static_cast<const int32_t*>(problem.job.places) + 1;
-        int m = 1;
-        for (int s = 0; s < plan.stages; m *= radix[s++]) switch (radix[s]) {
-                case 2:
-                    stage<2>(m, sign);
-                    break;
-                case 3:
-                    stage<3>(m, sign);
-                    break;
-                case 4:
-                    stage<4>(m, sign);
-                    break;
-                default:
-                    stage<5>(m, sign);
-            }
+        each_stage(radix, plan.stages, [&](auto of, int m) { stage<of.value>(m, sign); });
     }
 
     __device__ void transform(bool back) const {

@@ -174,20 +174,7 @@ private:
     }
 
     void stages(Element* line, Real sign) const {
-        int m = 1;
-        for (int s = 0; s < plan_.stages; m *= plan_.radix[s++]) switch (plan_.radix[s]) {
-                case 2:
-                    stage<2>(line, m, sign);
-                    break;
-                case 3:
-                    stage<3>(line, m, sign);
-                    break;
-                case 4:
-                    stage<4>(line, m, sign);
-                    break;
-                default:
-                    stage<5>(line, m, sign);
-            }
+        each_stage(plan_.radix, plan_.stages, [&](auto of, int m) { stage<of.value>(line, m, sign); });
     }
 
     std::int64_t filled(std::int64_t panel) const {
