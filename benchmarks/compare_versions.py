@@ -30,51 +30,123 @@ def median_ms(work, repetitions):
     return statistics.median(times)
 
 
-def works():
-    """Milliseconds of each work with the version on the path: the solver's own where there is an objective."""
+def quasi_newton():
+    """Of the solver alone, without its objective: milliseconds an evaluation, and of batches."""
     import numpy as np
 
     import stepwell
-    from stepwell.apps import tomography
 
-    warnings.simplefilter("ignore")
     found = {}
     for side, iterations, repetitions in ((20, 150, 9), (100, 100, 7), (400, 40, 3), (1000, 12, 3)):
         problem = stepwell.problems.get("torsion", nx=side, ny=side)
         options = {"maxcor": 8, "maxiter": iterations, "gtol": 0, "ftol": 0}
-        runs = [
-            stepwell.minimize(problem.fun, problem.x0, jac=True, bounds=problem.bounds, options=options)
-            for _ in range(repetitions)
-        ]
-        name = f"torsion, n = {side * side:,}: solver, an evaluation"
-        found[name] = statistics.median(1e3 * run.seconds["solver"] / run.nfev for run in runs)
-    random = np.random.default_rng(1)
-    centre = random.normal(size=(5000, 20))
+        for kind, bounds in (("torsion", problem.bounds), ("torsion without bounds", None)):
+            if bounds is None and side != 400:
+                continue
+            runs = [
+                stepwell.minimize(problem.fun, problem.x0, jac=True, bounds=bounds, options=options)
+                for _ in range(repetitions)
+            ]
+            name = f"{kind}, n = {side * side:,}: solver, an evaluation"
+            found[name] = statistics.median(1e3 * run.seconds["solver"] / run.nfev for run in runs)
+    centre = np.random.default_rng(1).normal(size=(5000, 20))
 
     def many(x):
         d = x - centre
         return (d * d * d * d).sum(1), 4 * d * d * d
 
-    runs = [stepwell.minimize_batch(many, np.zeros((5000, 20)), jac=True, bounds=(-1.0, 1.0)) for _ in range(5)]
-    found["batch of 5,000, n = 20: solver"] = statistics.median(1e3 * run.seconds["solver"] for run in runs)
+    for bounds in ((-1.0, 1.0), None):
+        runs = [stepwell.minimize_batch(many, np.zeros((5000, 20)), jac=True, bounds=bounds) for _ in range(5)]
+        name = f"batch of 5,000, n = 20{'' if bounds else ', without bounds'}: solver"
+        found[name] = statistics.median(1e3 * run.seconds["solver"] for run in runs)
+    return found
+
+
+def least_squares():
+    """Milliseconds of calls with small systems, large ones, and what the applications ask for."""
+    import numpy as np
+
+    import stepwell
+
+    random, found = np.random.default_rng(1), {}
     A, b = random.random((300, 60, 40)), random.random((300, 60))
     found["nnls, 300 systems 60 x 40"] = median_ms(lambda: stepwell.nnls(A, b), 7)
     decays = np.exp(-7e-3 * np.arange(1, 57)[:, None] / np.geomspace(0.01, 2, 40))
     data = np.abs(random.normal(size=(20000, 40))) @ decays.T + 0.01 * random.normal(size=(20000, 56))
     found["nnls, 20,000 right-hand sides, one A 56 x 40"] = median_ms(lambda: stepwell.nnls(decays, data), 3)
+    found["T2 with lambda, 20,000 voxels, 56 x 40"] = median_ms(lambda: stepwell.nnls(decays, data, lam=0.1), 3)
     found["T2 with chi2, 5,000 voxels, 56 x 40"] = median_ms(lambda: stepwell.nnls(decays, data[:5000], lam="chi2"), 3)
+    found["T2 with gcv, 300 voxels, 56 x 40"] = median_ms(lambda: stepwell.nnls(decays, data[:300], lam="gcv"), 3)
     spectra = random.random((200, 8))
     pixels = random.dirichlet(np.ones(8), 100_000) @ spectra.T + 0.01 * random.normal(size=(100_000, 200))
     found["nnls, 100,000 pixels, one A 200 x 8"] = median_ms(lambda: stepwell.nnls(spectra, pixels), 5)
     kept = {"bounds": (0, np.inf), "sum_bounds": (1, 1)}
     found["sum to one, the same"] = median_ms(lambda: stepwell.lsq_linear(spectra, pixels, **kept), 5)
+    wide, few = random.random((200, 20)), random.random((5000, 200))
+    found["sum to one, 5,000 of 200 x 20"] = median_ms(lambda: stepwell.lsq_linear(wide, few, **kept), 3)
+    found["in a box, 5,000 of 200 x 20"] = median_ms(lambda: stepwell.lsq_linear(wide, few, (0.0, 0.06)), 3)
+    gram = wide.T @ wide, few @ wide
+    found["nnls of normal equations, 5,000 of 20"] = median_ms(lambda: stepwell.lsq_gram(*gram), 3)
     own, right = random.normal(size=(20_000, 40, 10)), random.normal(size=(20_000, 40))
-    found["lsq_linear, 20,000 of 40 x 10 in a box"] = median_ms(lambda: stepwell.lsq_linear(own, right, (-0.1, 0.2)), 5)
+    found["nnls, 20,000 of 40 x 10"] = median_ms(lambda: stepwell.nnls(own, right), 3)
+    found["lsq_linear, 20,000 of 40 x 10 in a box"] = median_ms(lambda: stepwell.lsq_linear(own, right, (-0.1, 0.2)), 3)
     found["lsq_linear, 300 of 60 x 40 in a box"] = median_ms(lambda: stepwell.lsq_linear(A - 0.5, b, (-0.1, 0.2)), 5)
+    large, one = random.random((1500, 800)), random.random(1500)
+    found["nnls, one of 1,500 x 800"] = median_ms(lambda: stepwell.nnls(large, one), 3)
+    rows, sides = random.normal(size=(40, 300, 150)), random.normal(size=(40, 300))
+    found["nnls, 40 of 300 x 150"] = median_ms(lambda: stepwell.nnls(rows, sides), 3)
+    t = np.arange(400)
+    pulse = np.exp(-0.5 * ((np.arange(21) - 10) / 3.0) ** 2)
+    peaks = np.exp(-0.5 * ((t - random.uniform(80, 320, (200, 1))) / 3.5) ** 2) + 0.01 * random.normal(size=(200, 400))
+    of_pulse = stepwell.Convolution(pulse, 400, m=400, origin=10)
+    found["nnls, 200 waveforms of 400 by a pulse"] = median_ms(lambda: stepwell.nnls(of_pulse, peaks), 3)
+    return found
+
+
+def fits():
+    """Milliseconds of batches of curve fits, by compiled models and by a callable."""
+    import numpy as np
+    from fits import decay, ivim, spots, waveforms
+    from fits import decays as cases
+
+    import stepwell
+
+    random, found = np.random.default_rng(2), {}
+    for make, problems in ((cases, 5000), (ivim, 10_000), (spots, 20_000), (waveforms, 300)):
+        model, x, y, start, bounds, _ = make(problems, random)
+        fit = lambda: stepwell.curve_fit(model, x, y, p0=start, bounds=bounds)  # noqa: B023, E731
+        found[f"curve_fit, {problems:,} {make.__name__}"] = median_ms(fit, 3)
+        if make is cases:
+            fit = lambda: stepwell.curve_fit(decay, x, y[:2000], p0=start, bounds=bounds)  # noqa: B023, E731
+            found["curve_fit of a callable, 2,000 decays"] = median_ms(fit, 3)
+    return found
+
+
+def others():
+    """Milliseconds of Tikhonov systems and of total variation."""
+    import numpy as np
+    from scipy import sparse
+
+    import stepwell
+    from stepwell.apps import tomography
+
+    random, found = np.random.default_rng(3), {}
     beam = tomography.parallel_beam(64, angles=np.arange(0, 180, 6.0))
     block = random.normal(size=(beam.shape[0], 16))
     found["tikhonov, 64² unknowns, 16 columns"] = median_ms(lambda: stepwell.tikhonov(beam, block, 1.0, tol=1e-6), 3)
+    for side in (120, 256):
+        image = np.zeros((side, side))
+        image[side // 4 : side // 2, side // 3 :] = 1
+        noisy = (image + 0.1 * random.normal(size=image.shape)).ravel()
+        same = sparse.identity(side * side, format="csr")
+        found[f"tv, {side}²"] = median_ms(lambda: stepwell.tv(same, noisy, 0.1, shape=(side, side)), 3)  # noqa: B023
     return found
+
+
+def works():
+    """Milliseconds of each work with the version on the path."""
+    warnings.simplefilter("ignore")
+    return quasi_newton() | least_squares() | fits() | others()
 
 
 def run_with(folder, cores):
