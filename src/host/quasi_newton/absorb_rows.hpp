@@ -30,19 +30,20 @@ public:
         for (int row = 0; row < 4; ++row) places[2 * r + row] = places[min_of(row, r)];
     }
 
-    void add(int64_t at, int count, int packs, Workspace& w, TileGram* kept) const {
+    // The sums of the tile into `row`, memory for them; false: they are zeros, which are not written.
+    bool add(int64_t at, int count, int packs, Workspace& w, TileGram* kept, double* row) const {
         if (v.weights || !v.lower) w.pick_all(packs);
-        if (v.weights) {
-            with_type(options.history,
-                      [&](auto type) { scale_rows(w.places<decltype(type)>(), count, packs, w); });
-            gather_scaled(packs, w);
-            if (layout.gram) form_tile_gram(packs, w, *w.tile_gram);
-        } else if (v.lower) {
-            add_bounded(count, packs, w, kept);
-        } else {
-            with_type(options.history, [&](auto type) { gather_all(w.places<decltype(type)>(), count, w); });
+        const bool carries = gather == Gather::again && largest_magnitude(w.carried, packs) != 0;
+        if (w.picked == 0) {
+            keep_nothing(packs, w, kept);
+            if (!carries) return false;
         }
-        if (gather == Gather::again) add_carried(at, count, packs, w);
+        w.open_row(layout, row);
+        if (layout.gram && (w.picked == 0 || TileGram::products_of(layout.rows) < w.product_count()))
+            std::fill(w.products, w.row_sums, 0.0);
+        if (w.picked > 0) add_free(count, packs, w, kept);
+        if (carries) add_carried(at, count, w);
+        return true;
     }
 
 private:
@@ -52,13 +53,24 @@ private:
     const SumLayout layout;
     const Gather gather;
 
+    void add_free(int count, int packs, Workspace& w, TileGram* kept) const {
+        if (v.weights) {
+            with_type(options.history,
+                      [&](auto type) { scale_rows(w.places<decltype(type)>(), count, packs, w); });
+            gather_scaled(packs, w);
+            if (layout.gram) form_tile_gram(packs, w, w.products);
+        } else if (v.lower) {
+            add_bounded(count, packs, w, kept);
+        } else {
+            with_type(options.history, [&](auto type) { gather_all(w.places<decltype(type)>(), count, w); });
+        }
+    }
+
     // Without a diagonal and with bounds. Products with the new y over all variables are not wanted but for
-    // its own: G over the free variables takes their place (form_model).
+    // its own, which the sweep adds: G over the free variables takes their place (form_model).
     void add_bounded(int count, int packs, Workspace& w, TileGram* kept) const {
         const int r = layout.rows;
         const bool adds_pair = gather == Gather::pair;
-        if (adds_pair) w.fresh_sums[(r - 1) * Workspace::columns + 1].add(w.own_y);
-        if (w.picked == 0) return keep_nothing(packs, w, kept);
         const uint64_t known = slots_from(adds_pair ? r - 1 : r);
         if (kept && std::memcmp(w.free, kept->free, size_t(packs)) == 0 &&
             (kept->slots | known) == kept->slots) {
@@ -74,9 +86,9 @@ private:
                 gather_columns<1, true>(rows, {w.moving}, count, w);
             }
         });
-        TileGram& gram = kept ? *kept : *w.tile_gram;
-        form_tile_gram(w.picked, w, gram);
-        if (adds_pair && !w.strays) add_products_with_s(gram, w);
+        form_tile_gram(w.picked, w, kept ? kept->products() : w.products);
+        if (kept) copy_products(*kept, w);
+        if (adds_pair && !w.strays) add_products_with_s(w);
         if (!kept) return;
         keep_gradient_sums(w, *kept);
         std::memcpy(kept->free, w.free, size_t(packs));
@@ -85,10 +97,9 @@ private:
 
     // Where whoever has moved is free: products of rows with the new s are those over the free variables, to
     // the last bit.
-    void add_products_with_s(TileGram& gram, Workspace& w) const {
+    void add_products_with_s(Workspace& w) const {
         const int *place = w.places_of_products(), s = 2 * layout.rows - 1;
-        for (int j = 0; j <= s; ++j)
-            w.fresh_sums[j * Workspace::columns].add(gram.products()[place[triangle(s, j)]]);
+        for (int j = 0; j <= s; ++j) w.row_sums[j * Workspace::columns] = w.products[place[triangle(s, j)]];
     }
 
     // Of a tile all of whose variables are held and have not moved: all products are zero.
@@ -110,20 +121,16 @@ private:
     }
 
     // All products of a tile from the masked copies of its rows.
-    void form_tile_gram(int packs, Workspace& w, TileGram& gram) const {
+    void form_tile_gram(int packs, Workspace& w, double* products) const {
         const int size = 2 * layout.rows;
         form_gram(w.rows, size, tile, packs, w.gram_sums);
-        double* products = gram.products();
         const int* place = w.places_of_products();
         for (int i = 0; i < size; ++i)
             for (int j = 0; j <= i; ++j) products[*place++] = w.gram_sums[int64_t(i) * size + j];
-        add_products(products, w);
     }
 
-    static void add_products(const double* products, Workspace& w) {
-        const int count = w.product_count();
-        SW_APART
-        for (int i = 0; i < count; ++i) w.chunk_products[i] += products[i];
+    static void copy_products(TileGram& kept, Workspace& w) {
+        std::copy_n(kept.products(), w.product_count(), w.products);
     }
 
     // The products of a tile whose free variables are the same as before: those with the new pair; if there
@@ -150,10 +157,9 @@ private:
             kept.slots |= uint64_t(1) << w.slot_of_row(r - 1);
         } else {
             const double* sums = kept.gradient_sums(options.slots);
-            for (int j = 0; j < 2 * r; ++j)
-                w.fresh_sums[j * Workspace::columns + 2].add(sums[w.slot_of_row(j)]);
+            for (int j = 0; j < 2 * r; ++j) w.row_sums[j * Workspace::columns + 2] = sums[w.slot_of_row(j)];
         }
-        add_products(kept.products(), w);
+        copy_products(kept, w);
     }
 
     // The new s over the free variables.
@@ -182,7 +188,7 @@ private:
             sums[w.slot_of_row(j)] = w.tile_sums[j * Workspace::tile_columns];
     }
 
-    // Products of all rows with columns: √h g first, then the new s; those two are summed over the chunk.
+    // Products of all rows with columns: √h g first, then the new s; those two are wanted as they are.
     template <int C, bool masked, class Element>
     void gather_columns(const Element* const* rows, const double* const (&columns)[C], int count,
                         Workspace& w) const {
@@ -190,10 +196,10 @@ private:
         constexpr int stride = Workspace::tile_columns;
         gather_rows<C, masked>(rows, r, columns, w.mask, w.rows, count, w.picks(), w.tile_sums, stride);
         for (int j = 0; j < r; ++j) {
-            CarefulSum* fresh = w.fresh_sums + j * Workspace::columns;
+            double* out = w.row_sums + j * Workspace::columns;
             const double* sums = w.tile_sums + j * stride;
-            fresh[2].add(sums[0]);
-            if (C > 1) fresh[0].add(sums[1]);
+            out[2] = sums[0];
+            if (C > 1) out[0] = sums[1];
         }
     }
 
@@ -203,7 +209,7 @@ private:
         if (gather != Gather::pair) return gather_columns<1, false>(rows, {w.moving}, count, w);
         gather_columns<3, false>(rows, {w.moving, w.s, w.y}, count, w);
         for (int j = 0; j < 2 * layout.rows; ++j)
-            w.fresh_sums[j * Workspace::columns + 1].add(w.tile_sums[j * Workspace::tile_columns + 2]);
+            w.row_sums[j * Workspace::columns + 1] = w.tile_sums[j * Workspace::tile_columns + 2];
     }
 
     // With a diagonal, rows are scaled on their way into the tile buffers: y √h and s/√h.
@@ -225,7 +231,8 @@ private:
         gather_all(rows, packs * lanes, w);
         if (layout.all_ss) {  // over all variables: before masking
             form_gram(w.tile_row(r), r, tile, packs, w.gram_sums);
-            for (int j = 0; j < r * r; ++j) w.whole_sums[j] += w.gram_sums[j];
+            for (int i = 0; i < r; ++i)
+                for (int j = 0; j <= i; ++j) w.row_whole[triangle(i, j)] = w.gram_sums[i * r + j];
         }
         if (!v.lower) return;
         set_mask(w);
@@ -236,8 +243,7 @@ private:
     }
 
     // Σ_H w delta: carried variables are few, so rows are read again only where a tile has one.
-    void add_carried(int64_t at, int count, int packs, Workspace& w) const {
-        if (largest_magnitude(w.carried, packs) == 0) return;
+    void add_carried(int64_t at, int count, Workspace& w) const {
         const int r = layout.rows;
         for (int age = 0; age < r; ++age) {
             const Byte *y_row = place_of(v.y, v, options, age, state.head, r, at),
@@ -251,8 +257,8 @@ private:
                 y += w.carried[i] * y_i * (v.weights ? w.root[i] : 1.0);
                 s += w.carried[i] * s_i * (v.weights ? w.inverse_root[i] : 1.0);
             }
-            w.carried_sums[age] += y;
-            w.carried_sums[r + age] += s;
+            w.row_carried[age] = y;
+            w.row_carried[r + age] = s;
         }
     }
 };

@@ -27,6 +27,14 @@ SW_BEGIN
 #define SW_UNROLLED _Pragma("GCC unroll 8")
 #endif
 
+// Before a loop over the elements of tile buffers, none of which overlap: more of them than the compiler
+// would check.
+#if defined(__clang__)
+#define SW_APART _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define SW_APART _Pragma("GCC ivdep")
+#endif
+
 // use(value of that type)
 template <class Use>
 inline void with_type(HistoryType type, const Use& use) {

@@ -20,6 +20,8 @@ void turn(const EngineView<T>& e, const double* f, const T* gradient, TurnPart p
     const auto problem = [&](int64_t k) { return e.running ? e.running[k] : k; };
     const bool many = count >= 2 * e.threads || (count > 1 && e.n < Chunks::worth_threads);
     const Chunks chunks(e.n, many ? 1 : e.threads, {e.chunk_length, e.chunk_before});
+    const int64_t tiles = quotient_up(min_of(chunks.length, e.n), tile);
+    for (Workspace& one : workspaces) one.hold_tiles(tiles, e.options->capacity);
     const auto run = [&](int64_t k, int workspace) {
         const int64_t p = problem(k), given = e.of_running_alone ? k : p;
         HostVectors vectors = vectors_of<T, Byte>(e, p, slots);

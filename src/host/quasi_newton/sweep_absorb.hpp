@@ -43,16 +43,35 @@ private:
     const AbsorbRows rows;
     RunningMinimum lowest_break;
 
-    // work(at, count, packs) for every tile, of which the point is taken in.
+    // work(at, count, packs) for every tile, of which the point is taken in. Returns the sum of own_y.
     template <class Work>
-    void each_tile(int64_t begin, int64_t end, Workspace& w, AbsorbTotals& totals, const Work& work) const {
+    double each_tile(int64_t begin, int64_t end, Workspace& w, AbsorbTotals& totals, const Work& work) const {
+        constexpr int width = 6;
+        double memory[TileSums::most_levels * width];
+        TileSums sums(memory, width);
         for (int64_t at = begin; at < end; at += tile) {
             const int count = int(min_of(int64_t(tile), end - at));
             const int packs = (count + lanes - 1) / lanes;
             if (layout.rows > 0) rows.set_places(at, w);
-            point.take(at, count, packs, w, totals);
+            AbsorbTotals of_tile;
+            of_tile.projected_gradient = totals.projected_gradient, of_tile.first_break = totals.first_break;
+            w.own_y = 0;
+            point.take(at, count, packs, w, of_tile);
             work(at, count, packs);
+            totals = of_tile;
+            const double row[width] = {of_tile.movable_descent,
+                                       of_tile.gradient_squared,
+                                       of_tile.projected_squared,
+                                       of_tile.x_squared,
+                                       of_tile.held,
+                                       w.own_y};
+            std::copy_n(row, width, sums.row());
+            sums.add();
         }
+        const double* all = sums.total();
+        totals.movable_descent = all[0], totals.gradient_squared = all[1], totals.projected_squared = all[2];
+        totals.x_squared = all[3], totals.held = all[4];
+        return all[5];
     }
 
     void take_few(int64_t begin, int64_t end, Workspace& w, double* row, AbsorbTotals& totals) const {
@@ -89,12 +108,17 @@ private:
     void take_tiles(int64_t begin, int64_t end, Workspace& w, double* row, double* kept,
                     AbsorbTotals& totals) const {
         w.set_slots(layout.rows, rows.head(), options.slots);
-        w.clear(layout);
-        each_tile(begin, end, w, totals, [&](int64_t at, int count, int packs) {
-            if (layout.rows > 0) rows.add(at, count, packs, w, reinterpret_cast<TileGram*>(kept));
+        TileSums sums(w.memory_of_tiles(), w.row_width(layout));
+        const double own_y = each_tile(begin, end, w, totals, [&](int64_t at, int count, int packs) {
+            if (layout.rows == 0) return;
+            const bool adds = rows.add(at, count, packs, w, reinterpret_cast<TileGram*>(kept), sums.row());
+            adds ? sums.add() : sums.add_nothing();
             if (kept) kept += TileGram::doubles_of(options.slots);
         });
-        if (layout.rows > 0) w.collect(layout, row);
+        if (layout.rows == 0) return;
+        w.collect(layout, sums.total(), row);
+        if (rows.are_products_only() && gather == Gather::pair)
+            row[layout.new_yy() + layout.rows - 1] = own_y;
     }
 };
 

@@ -1,7 +1,6 @@
 // The sweep that finds the next direction, on one chunk of the variables.
 #pragma once
 
-#include "core/common/careful_sum.hpp"
 #include "core/quasi_newton/decide.hpp"
 #include "core/quasi_newton/variable.hpp"
 #include "host/quasi_newton/tiles.hpp"
@@ -34,7 +33,8 @@ public:
     void chunk(int64_t begin, int64_t end, Workspace& w, double* row, const double* kept) const {
         AimTotals totals;
         totals.step_limit = lowest_limit.so_far();
-        CarefulSum slope;
+        double memory[2 * TileSums::most_levels];
+        TileSums sums(memory, 2);
         if (!steps_known) set_multiples(w);
         for (int64_t at = begin; at < end; at += tile) {
             const int count = int(min_of(int64_t(tile), end - at));
@@ -57,11 +57,14 @@ public:
             put_back(v.trial + at, out.goal, w.breaks, count);
             put_back(v.d + at, out.step, w.moving_tile, count);
             if (copy) copy_numbers(v.trial + at, count, copy + at);
-            slope.add(sum_products(w.g, out.step, packs));
-            totals.direction_squared += sum_products(out.step, out.step, packs);
+            double* of_tile = sums.row();
+            of_tile[0] = sum_products(w.g, out.step, packs);
+            of_tile[1] = sum_products(out.step, out.step, packs);
+            sums.add();
         }
         lowest_limit.found(totals.step_limit);
-        totals.slope = slope.value();
+        const double* all = sums.total();
+        totals.slope = all[0], totals.direction_squared = all[1];
         totals.put(row);
     }
 

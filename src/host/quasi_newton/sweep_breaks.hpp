@@ -42,8 +42,19 @@ public:
 
     // The sum of the rows of all variables whose breakpoint is `high`: ties_row.
     void ties(int64_t begin, int64_t end, Workspace& w, double* sums) const {
-        std::fill_n(sums, 2 * state.pairs + 1, 0.0);
-        each_break(begin, end, w, state.walk.high - 1, [&](int64_t i, uint64_t) { add_crossing(i, sums); });
+        const int width = 2 * state.pairs + 1;
+        TileSums tiles(w.memory_of_tiles(), width);
+        bool any = false;
+        const auto add = [&](int64_t i, uint64_t) {
+            if (!any) std::fill_n(tiles.row(), width, 0.0);
+            any = true;
+            add_crossing(i, tiles.row());
+        };
+        for (int64_t at = begin; at < end; at += tile, any = false) {
+            each_break(at, min_of(at + tile, end), w, state.walk.high - 1, add);
+            any ? tiles.add() : tiles.add_nothing();
+        }
+        std::copy_n(tiles.total(), width, sums);
     }
 
 private:

@@ -14,15 +14,17 @@ SW_BEGIN
 inline double slope_chunk(const HostVectors& v, HostVector gradient, int64_t begin, int64_t end) {
     return gradient.with([&](const auto* g) {
         const decltype(g) d = v.d.as<std::remove_cvref_t<decltype(*g)>>();
-        CarefulSum total;
+        double memory[TileSums::most_levels];
+        TileSums sums(memory, 1);
         for (int64_t at = begin; at < end; at += tile) {
             const int64_t stop = min_of(at + tile, end);
             const int packs = int(stop - at) / lanes;
             double part = sum_products(g + at, d + at, packs);
             for (int64_t i = at + packs * lanes; i < stop; ++i) part += double(g[i]) * double(d[i]);
-            total.add(part);
+            *sums.row() = part;
+            sums.add();
         }
-        return total.value();
+        return *sums.total();
     });
 }
 

@@ -12,14 +12,6 @@
 
 SW_BEGIN
 
-// Before a loop over the elements of tile buffers, none of which overlap: more of them than the compiler
-// would check.
-#if defined(__clang__)
-#define SW_APART _Pragma("clang loop vectorize(assume_safety)")
-#else
-#define SW_APART _Pragma("GCC ivdep")
-#endif
-
 template <class T>
 inline void widen(double* out, const T* in, int count, int padded) {
     int i = 0;

@@ -4,31 +4,34 @@
 #include <algorithm>
 #include <vector>
 
-#include "core/common/careful_sum.hpp"
 #include "core/common/simd.hpp"
 #include "core/quasi_newton/cauchy_walk.hpp"
 #include "core/quasi_newton/memory.hpp"
 #include "host/quasi_newton/history_rows.hpp"
 #include "host/quasi_newton/reduced_model.hpp"
 #include "host/quasi_newton/tile_gram_cache.hpp"
+#include "host/quasi_newton/tile_sums.hpp"
 
 SW_BEGIN
 
 class Workspace {
 public:
-    static constexpr int columns = 3;       // of fresh_sums: s, y and √h g over the movable variables
+    static constexpr int columns = 3;       // of row_sums: s, y and √h g over the movable variables
     static constexpr int tile_columns = 4;  // of tile_sums, at most
     static constexpr size_t tile_doubles = size_t(tile) * 15;
     static size_t history_doubles(size_t capacity) { return size_t(tile) * 2 * capacity; }
     // Products of a tile's rows, or of few variables one by one: whole groups of four rows of whole packs.
     static size_t gram_doubles(size_t capacity) { return (2 * capacity + 4) * (2 * capacity + lanes); }
     static size_t sum_doubles(size_t capacity) {
-        return gram_doubles(capacity) + capacity * capacity + 2 * (2 * columns + tile_columns) * capacity;
+        return gram_doubles(capacity) + 2 * tile_columns * capacity;
     }
-    // The products of a tile and those of a chunk, by slots, of which there may be one more than pairs.
-    static size_t product_doubles(size_t capacity) {
-        return size_t(TileGram::doubles_of(int(capacity) + 1) + TileGram::products_of(int(capacity) + 1));
+    // The sums of a tile (open_row): products by slots, of which there may be one more than pairs.
+    static size_t row_doubles(size_t capacity) {
+        return size_t(TileGram::products_of(int(capacity) + 1)) + 2 * (columns + 1) * capacity +
+               capacity * (capacity + 1) / 2;
     }
+    // So many of them are there from the first on: those that a chunk of 16 tiles needs.
+    static constexpr int usual_rows = 5;
     // Rows in whole groups of four.
     static constexpr int groups_of(int rows) { return (rows + 3) / 4 * 4; }
     // Of rows, and of a group behind the last, which is asked for in advance.
@@ -36,9 +39,9 @@ public:
     // Bytes of a new workspace.
     static int64_t bytes_for(int capacity) {
         const size_t m = size_t(capacity);
-        const size_t doubles = tile_doubles + history_doubles(m) + sum_doubles(m) + product_doubles(m) +
-                               2 * m + size_t(scratch_length(capacity)) + 2 * size_t(groups_of(capacity)) +
-                               ReducedModel::doubles_for(capacity);
+        const size_t doubles = tile_doubles + history_doubles(m) + sum_doubles(m) +
+                               usual_rows * row_doubles(m) + 2 * m + size_t(scratch_length(capacity)) +
+                               2 * size_t(groups_of(capacity)) + ReducedModel::doubles_for(capacity);
         return int64_t(sizeof(double) * doubles + sizeof(void*) * places_of(capacity) +
                        sizeof(int) * (2 * m + size_t(TileGram::products_of(capacity))));
     }
@@ -48,7 +51,7 @@ public:
           buffers(tile_doubles),
           history(history_doubles(capacity)),
           sums(sum_doubles(capacity)),
-          product_memory(product_doubles(capacity)),
+          tree_memory(usual_rows * row_doubles(capacity)),
           carried_memory(2 * size_t(capacity)),
           decision_memory(size_t(scratch_length(capacity))),
           multiples_memory(2 * size_t(groups_of(capacity))),
@@ -62,11 +65,7 @@ public:
         for (double** name : names) *name = next, next += tile;
         rows = history.data();
         gram_sums = sums.data();
-        whole_sums = gram_sums + gram_doubles(size_t(capacity));
-        fresh_sums = reinterpret_cast<CarefulSum*>(whole_sums + capacity * capacity);
-        tile_sums = reinterpret_cast<double*>(fresh_sums + 2 * columns * capacity);
-        tile_gram = reinterpret_cast<TileGram*>(product_memory.data());
-        chunk_products = product_memory.data() + TileGram::doubles_of(capacity + 1);
+        tile_sums = gram_sums + gram_doubles(size_t(capacity));
         carried_sums = carried_memory.data();
         multiples = multiples_memory.data();
         scratch = scratch_views(decision_memory.data(), capacity);
@@ -77,19 +76,18 @@ public:
     const double *x, *g, *path, *lower, *upper, *s, *y, *moving;
     double *x_tile, *g_tile, *lower_tile, *upper_tile, *s_tile, *y_tile, *moving_tile;
     double *root, *inverse_root, *mask, *breaks, *carried, *descent;
-    double *free_s, *free_y;         // s and y where a variable is free; steps (reduced_model.hpp)
-    unsigned char free[tile / 8];    // of the current tile: a bit each variable
-    Run runs[tile / lanes];          // of packs in which something moves or is free
-    int run_count, picked;           // how many runs, and packs in them
-    double own_y;                    // y · y of the current tile
-    bool strays;                     // whether a variable has moved that is not free now
-    double* rows;                    // stacked history rows of the tile, [Y; S] in order of age
-    double *gram_sums, *whole_sums;  // of a tile; of a chunk
-    CarefulSum* fresh_sums;          // of a chunk, [row, column]
-    double* tile_sums;               // of a tile, [row, column]
-    TileGram* tile_gram;             // of a tile whose products are not kept
-    double* chunk_products;
-    double* carried_sums;
+    double *free_s, *free_y;       // s and y where a variable is free; steps (reduced_model.hpp)
+    unsigned char free[tile / 8];  // of the current tile: a bit each variable
+    Run runs[tile / lanes];        // of packs in which something moves or is free
+    int run_count, picked;         // how many runs, and packs in them
+    double own_y;                  // y · y of the current tile
+    bool strays;                   // whether a variable has moved that is not free now
+    double* rows;                  // stacked history rows of the tile, [Y; S] in order of age
+    double* gram_sums;             // of a tile
+    double* tile_sums;             // of a tile, [row, column]
+    double* carried_sums;          // of few variables
+    // Of a tile, what goes into the sums of a chunk (open_row).
+    double *products, *row_sums, *row_carried, *row_whole;
     double* multiples;  // coefficients of the rows in a direction, as `places`
     Scratch scratch;
     ReducedModel few;
@@ -108,7 +106,7 @@ public:
     // Bytes held; lists of breakpoints and the rows of chunks grow with what they have to hold.
     int64_t bytes() const {
         const size_t doubles = buffers.capacity() + history.capacity() + sums.capacity() +
-                               product_memory.capacity() + carried_memory.capacity() +
+                               tree_memory.capacity() + carried_memory.capacity() +
                                decision_memory.capacity() + multiples_memory.capacity() +
                                break_rows.capacity() + chunk_rows.capacity() + few.doubles();
         return int64_t(sizeof(double) * doubles + sizeof(void*) * row_places.capacity() +
@@ -154,35 +152,47 @@ public:
 
     double* tile_row(int index) { return rows + int64_t(index) * tile; }
 
-    void clear(const SumLayout& layout) {
+    // Memory of TileSums for chunks of so many tiles, taken before threads begin.
+    void hold_tiles(int64_t tiles, int capacity) {
+        const size_t needed = size_t(TileSums::most_rows(tiles)) * row_doubles(size_t(capacity));
+        if (tree_memory.size() < needed) tree_memory.resize(needed);
+    }
+    double* memory_of_tiles() { return tree_memory.data(); }
+
+    // What the tiles of a chunk leave: products by slots, row_sums [row, column], those of carried variables,
+    // and products of all s, the lower triangle by rows.
+    int row_width(const SumLayout& layout) const {
         const int r = layout.rows;
-        if (layout.gram) std::fill_n(chunk_products, product_count(), 0.0);
-        if (layout.all_ss) std::fill_n(whole_sums, r * r, 0.0);
-        std::fill_n(fresh_sums, 2 * r * columns, CarefulSum{});
-        std::fill_n(carried_sums, 2 * r, 0.0);
+        return (layout.gram ? product_count() : 0) + 2 * (columns + 1) * r +
+               (layout.all_ss ? r * (r + 1) / 2 : 0);
+    }
+    void open_row(const SumLayout& layout, double* row) {
+        products = row;
+        row_sums = row + (layout.gram ? product_count() : 0);
+        row_carried = row_sums + 2 * columns * layout.rows;
+        row_whole = row_carried + 2 * layout.rows;
+        std::fill(row_sums, row_whole, 0.0);
     }
 
-    // Into the order that the decisions expect.
-    void collect(const SumLayout& layout, double* sums) const {
+    // Such a row into the order that the decisions expect.
+    void collect(const SumLayout& layout, const double* row, double* sums) const {
         const int r = layout.rows;
+        const double* by_row = row + (layout.gram ? product_count() : 0);
         for (int a = 0; a < r; ++a) {
-            sums[layout.new_ss() + a] = fresh_sums[(r + a) * columns].value();
-            sums[layout.new_sy() + a] = fresh_sums[a * columns].value();
-            sums[layout.new_ys() + a] = fresh_sums[(r + a) * columns + 1].value();
-            sums[layout.new_yy() + a] = fresh_sums[a * columns + 1].value();
+            const double *y = by_row + a * columns, *s = by_row + (r + a) * columns;
+            sums[layout.new_ss() + a] = s[0], sums[layout.new_sy() + a] = y[0];
+            sums[layout.new_ys() + a] = s[1], sums[layout.new_yy() + a] = y[1];
         }
+        const double* carried = by_row + 2 * columns * r;
         for (int j = 0; j < 2 * r; ++j) {
-            sums[layout.q() + j] = fresh_sums[j * columns + 2].value();
-            sums[layout.carried() + j] = carried_sums[j];
+            sums[layout.q() + j] = by_row[j * columns + 2];
+            sums[layout.carried() + j] = carried[j];
         }
         if (layout.gram) {
             double* out = sums + layout.free_gram();
-            for (int p = 0; p < TileGram::products_of(r); ++p) out[p] = chunk_products[product_places[p]];
+            for (int p = 0; p < TileGram::products_of(r); ++p) out[p] = row[product_places[p]];
         }
-        if (layout.all_ss) {
-            for (int i = 0; i < r; ++i)
-                for (int j = 0; j <= i; ++j) sums[layout.whole_ss() + triangle(i, j)] = whole_sums[i * r + j];
-        }
+        if (layout.all_ss) std::copy_n(carried + 2 * r, r * (r + 1) / 2, sums + layout.whole_ss());
     }
 
     // Where the rows of the current tile lie in the ring buffers, stacked as `rows`.
@@ -225,7 +235,7 @@ private:
     } placed;
     std::vector<Break> breaks_listed;
     std::vector<double> break_rows;
-    std::vector<double> buffers, history, sums, product_memory, carried_memory, decision_memory,
+    std::vector<double> buffers, history, sums, tree_memory, carried_memory, decision_memory,
         multiples_memory;
     std::vector<const void*> row_places;
     std::vector<int> row_slots, product_places;
