@@ -30,7 +30,7 @@ struct BlockEntry {
     double *left, *across, *right,
         *over;  // the first: a row of `width` numbers a position; the last: R_BB^-1
 
-    SW_HD explicit BlockEntry(const FactorState<Team>& factor)
+    SW_HD explicit BlockEntry(const Factor<Team>& factor)
         : team(factor.team),
           setting(factor.setting),
           ws(factor.setting.ws),
@@ -238,7 +238,7 @@ struct BlockEntry {
     const Workspace& ws;
     const Triangle r;
 
-    explicit BlockEntry(const FactorState<Team>& factor)
+    explicit BlockEntry(const Factor<Team>& factor)
         : team(factor.team), setting(factor.setting), ws(factor.setting.ws), r(factor.triangle) {}
 
     bool enter(int first, int own) const {
@@ -330,7 +330,7 @@ private:
 // The columns at `number` positions after the last. False where one depends on others to rounding; the factor
 // is then as it was. Called on a copy, as insert_by_csne_or_qr() is.
 template <class Team>
-SW_CALL bool enter_in_blocks(const FactorState<Team> factor, int number) {
+SW_CALL bool enter_in_blocks(const Factor<Team> factor, int number) {
     const BlockEntry<Team> entry(factor);
     constexpr int width = BlockEntry<Team>::width;
     const int last = factor.count + number;

@@ -11,236 +11,231 @@
 SW_BEGIN
 namespace lsq {
 
-template <class Team, class Matrix, class Numbers>
-struct BlockExchange : GeneralSystem<Team, Matrix, Numbers> {
-    using Base = GeneralSystem<Team, Matrix, Numbers>;
-    using Base::factor;
-    using Base::fresh;
-    using Base::slack;
-    using Base::tally;
-    using Base::task;
-    using Base::team;
-    using Base::top;
-    using Base::ws;
+constexpr int patience = 6;      // turns that need not have fewer breaches
+constexpr int least_block = 32;  // columns may enter whatever there are
 
-    SW_HD BlockExchange(const Team& team, const Task<Matrix>& task) : Base(team, task) {}
+enum class Exchange { settled, unsettled, impossible };
 
-protected:
-    enum class Exchange { settled, unsettled, impossible };
-
-    // Exchanges until the set is the solution's, from that which is in the factor. The dual is fresh where it
-    // settles; where it does not, the solution may be outside bounds.
-    SW_CALL Exchange exchange() {
-        int fewest = this->columns() + 1, turns_without = 0;
-        for (;;) {
-            if (factor.count == 0 && !fresh) this->dual_from_gram();
-            const int outside = factor.count > 0 ? find_solution() : 0;
-            const int asking = count_above(slack);
-            if (outside + asking == 0) return Exchange::settled;
-            if (outside + asking < fewest) {
-                fewest = outside + asking;
-                turns_without = 0;
-            } else if (++turns_without > patience) {
-                return Exchange::unsettled;
-            }
-            if (tally.solves >= task.options.max_solves) return Exchange::unsettled;
-            const int entering = asking > 0 ? choose(asking) : 0;
-            const int staying = outside > 0 ? let_leave() : factor.count;
-            if (!enter_chosen(staying, entering)) return Exchange::impossible;
+// Exchanges until the set is the solution's, from that which is in the factor. The dual is fresh where it
+// settles; where it does not, the solution may be outside bounds.
+template <class State>
+SW_CALL Exchange exchange_blocks(State& s) {
+    int fewest = s.columns() + 1, turns_without = 0;
+    for (;;) {
+        if (s.factor.count == 0 && !s.fresh) dual_from_gram(s);
+        const int outside = s.factor.count > 0 ? find_solution(s) : 0;
+        const int asking = count_above(s, s.slack);
+        if (outside + asking == 0) return Exchange::settled;
+        if (outside + asking < fewest) {
+            fewest = outside + asking;
+            turns_without = 0;
+        } else if (++turns_without > patience) {
+            return Exchange::unsettled;
         }
+        if (s.tally.solves >= s.task.options.max_solves) return Exchange::unsettled;
+        const int entering = asking > 0 ? choose(s, asking) : 0;
+        const int staying = outside > 0 ? let_leave(s) : s.factor.count;
+        if (!enter_chosen(s, staying, entering)) return Exchange::impossible;
     }
+}
 
-    // The columns that are named from position `first` on, `number` of them, enter together.
-    SW_CALL bool enter_named(int number) {
-        const int first = factor.count;
-        for (int q = team.row(); q < number; q += team.rows()) this->fetch(first + q);
-        team.sync();
-        if (!factor.enter_together(number)) return false;
-        team.each_short(number, [&](int q) {
-            const int j = ws.order[first + q];
-            this->mark(j, ws.state[j] | is_positive);
-        });
-        team.sync();
-        return true;
-    }
+// The columns that are named from position `first` on, `number` of them, enter together.
+template <class State>
+SW_CALL bool enter_named(State& s, int number) {
+    const int first = s.factor.count;
+    for (int q = s.team.row(); q < number; q += s.team.rows()) fetch(s, first + q);
+    s.team.sync();
+    if (!s.factor.enter_together(number)) return false;
+    s.team.each_short(number, [&](int q) {
+        const int j = s.ws.order[first + q];
+        s.mark(j, s.ws.state[j] | is_positive);
+    });
+    s.team.sync();
+    return true;
+}
 
-    // Writes the columns that are wanted to `out`, in their order. How many there are. Ends in a sync.
-    template <class Wanted>
-    SW_HD int list(int32_t* out, Wanted wanted) const {
-        int found = 0;
+// Writes the columns that are wanted to `out`, in their order. How many there are. Ends in a sync.
+template <class State, class Wanted>
+SW_HD int list_columns(const State& s, int32_t* out, Wanted wanted) {
+    int found = 0;
 #if defined(__CUDACC__)
-        SW_ROLLED
-        for (int base = 0; base < this->columns(); base += team.size()) {
-            const int j = base + team.rank();
-            const bool mine = j < this->columns() && wanted(j);
-            int passed;
-            const int place = found + team.place(mine, passed);
-            if (mine) out[place] = j;
-            found += passed;
-        }
+    SW_ROLLED
+    for (int base = 0; base < s.columns(); base += s.team.size()) {
+        const int j = base + s.team.rank();
+        const bool mine = j < s.columns() && wanted(j);
+        int passed;
+        const int place = found + s.team.place(mine, passed);
+        if (mine) out[place] = j;
+        found += passed;
+    }
 #else
-        for (int j = 0; j < this->columns(); ++j)
-            if (wanted(j)) {
-                if (team.rank() == 0) out[found] = j;
-                ++found;
-            }
+    for (int j = 0; j < s.columns(); ++j)
+        if (wanted(j)) {
+            if (s.team.rank() == 0) out[found] = j;
+            ++found;
+        }
 #endif
-        team.sync();
-        return found;
-    }
+    s.team.sync();
+    return found;
+}
 
-private:
-    static constexpr int patience = 6;      // turns that need not have fewer breaches
-    static constexpr int least_block = 32;  // columns may enter whatever there are
+// x, which may be outside bounds, and its dual. How many are outside.
+template <class State>
+SW_HD int find_solution(State& s) {
+    ++s.tally.solves;
+    s.factor.solve();
+    finish_step(s);
+    dual_from_gram(s);
+    double outside = 0;
+    s.team.lane_each(s.factor.count, [&](int p) { outside += is_inside(s, p) ? 0.0 : 1.0; });
+    return static_cast<int>(s.team.lane_sum(outside));
+}
 
-    // x, which may be outside bounds, and its dual. How many are outside.
-    SW_HD int find_solution() {
-        ++tally.solves;
-        factor.solve();
-        this->finish_step();
-        this->dual_from_gram();
-        double outside = 0;
-        team.lane_each(factor.count, [&](int p) { outside += is_inside(p) ? 0.0 : 1.0; });
-        return static_cast<int>(team.lane_sum(outside));
-    }
+template <class State>
+SW_HD bool is_inside(const State& s, int p) {
+    const int j = s.ws.order[p];
+    return s.ws.x[p] > s.task.least_of(j) && s.ws.x[p] < s.task.most_of(j);
+}
 
-    SW_HD bool is_inside(int p) const {
-        const int j = ws.order[p];
-        return ws.x[p] > task.least_of(j) && ws.x[p] < task.most_of(j);
-    }
+// How far the bound that position p is outside of is from where it counts from.
+template <class State>
+SW_HD double way_out(const State& s, int p) {
+    const int j = s.ws.order[p];
+    const double least = s.task.least_of(j);
+    return s.ws.x[p] > least ? s.task.most_of(j) : least;
+}
 
-    // How far the bound that position p is outside of is from where it counts from.
-    SW_HD double way_out(int p) const {
-        const int j = ws.order[p];
-        const double least = task.least_of(j);
-        return ws.x[p] > least ? task.most_of(j) : least;
-    }
+template <class State>
+SW_HD void mark_as_left(const State& s, int p) {
+    const int j = s.ws.order[p], state = s.ws.state[j] & ~(is_positive | reflected);
+    s.mark(j, way_out(s, p) < s.task.most_of(j) ? state : state | reflected);
+}
 
-    SW_HD void mark_as_left(int p) const {
-        const int j = ws.order[p], state = ws.state[j] & ~(is_positive | reflected);
-        this->mark(j, way_out(p) < task.most_of(j) ? state : state | reflected);
-    }
+template <class State>
+SW_HD int count_above(const State& s, double threshold) {
+    const double* score = s.ws.score;
+    double number = 0;
+    s.team.each(s.columns(), [=, &number](int j) { number += score[j] > threshold ? 1.0 : 0.0; });
+    return static_cast<int>(s.team.sum(number));
+}
 
-    SW_HD int count_above(double threshold) const {
-        const double* score = ws.score;
-        double number = 0;
-        team.each(this->columns(), [=, &number](int j) { number += score[j] > threshold ? 1.0 : 0.0; });
-        return static_cast<int>(team.sum(number));
-    }
-
-    // Writes the columns with the largest scores to ws.best_order, in their order. How many there are.
-    SW_HD int choose(int asking) const {
-        const int most = max_of(least_block, factor.count / 4);
-        double low = slack, high = top;
-        int above_high = 0;
-        for (int step = 0; asking > most && step < 50 && 4 * above_high < 3 * most; ++step) {
-            const double middle = 0.5 * (low + high);
-            const int number = count_above(middle);
-            if (number > most) {
-                low = middle;
-            } else {
-                high = middle;
-                above_high = number;
-            }
+// Writes the columns with the largest scores to ws.best_order, in their order. How many there are.
+template <class State>
+SW_HD int choose(const State& s, int asking) {
+    const int most = max_of(least_block, s.factor.count / 4);
+    double low = s.slack, high = s.top;
+    int above_high = 0;
+    for (int step = 0; asking > most && step < 50 && 4 * above_high < 3 * most; ++step) {
+        const double middle = 0.5 * (low + high);
+        const int number = count_above(s, middle);
+        if (number > most) {
+            low = middle;
+        } else {
+            high = middle;
+            above_high = number;
         }
-        // (All alike: none is above.)
-        return collect(asking > most && above_high > 0 ? high : low);
     }
+    // (All alike: none is above.)
+    return collect(s, asking > most && above_high > 0 ? high : low);
+}
 
-    SW_HD int collect(double threshold) const {
-        const double* score = ws.score;
-        return list(ws.best_order, [=](int j) { return score[j] > threshold; });
+template <class State>
+SW_HD int collect(const State& s, double threshold) {
+    const double* score = s.ws.score;
+    return list_columns(s, s.ws.best_order, [=](int j) { return score[j] > threshold; });
+}
+
+// Those outside their bounds leave: by rotations where they are few, else with all that entered after the
+// first of them. Returns how many stay: the first of them in the factor, the others at the positions
+// after these.
+template <class State>
+SW_CALL int let_leave(State& s) {
+    const int count = s.factor.count;
+    // Those that go back to where they count from, together.
+    double lowest = count, far = 0;
+    s.team.each_short(count, [&](int p) {
+        if (is_inside(s, p)) return;
+        lowest = min_of(lowest, double(p));
+        if (way_out(s, p) != 0)
+            far = 1;
+        else
+            mark_as_left(s, p);
+    });
+    int first = static_cast<int>(-s.team.max(-lowest));
+    const bool moved = s.team.max(far) > 0;
+    s.team.sync();
+    if (moved) {
+        for (int p = count - 1; p >= 0; --p) {
+            const int j = s.ws.order[p];
+            if (!(s.ws.state[j] & is_positive) || is_inside(s, p)) continue;
+            const double d = way_out(s, p), before = absolute(s.task.reference_of(j));
+            s.team.sync();
+            take_from_b(s, p, j, d);
+            if (s.team.rank() == 0) mark_as_left(s, p);
+            s.team.sync();
+            s.reference_size += s.task.size_of(j) * (absolute(s.task.reference_of(j)) - before);
+        }
+        first = 0;  // Q'b of all is then another
     }
-
-    // Those outside their bounds leave: by rotations where they are few, else with all that entered after the
-    // first of them. Returns how many stay: the first of them in the factor, the others at the positions
-    // after these.
-    SW_CALL int let_leave() {
-        const int count = factor.count;
-        // Those that go back to where they count from, together.
-        double lowest = count, far = 0;
-        team.each_short(count, [&](int p) {
-            if (is_inside(p)) return;
-            lowest = min_of(lowest, double(p));
-            if (way_out(p) != 0)
-                far = 1;
-            else
-                mark_as_left(p);
-        });
-        int first = static_cast<int>(-team.max(-lowest));
-        const bool moved = team.max(far) > 0;
-        team.sync();
-        if (moved) {
-            for (int p = count - 1; p >= 0; --p) {
-                const int j = ws.order[p];
-                if (!(ws.state[j] & is_positive) || is_inside(p)) continue;
-                const double d = way_out(p), before = absolute(task.reference_of(j));
-                team.sync();
-                this->take_from_b(p, j, d);
-                if (team.rank() == 0) mark_as_left(p);
-                team.sync();
-                this->reference_size += task.size_of(j) * (absolute(task.reference_of(j)) - before);
-            }
-            first = 0;  // Q'b of all is then another
+    double stay = 0, rotated = 0, again = 0;
+    s.team.lane_each(count, [&](int p) {
+        const bool stays = s.ws.state[s.ws.order[p]] & is_positive;
+        stay += stays ? 1.0 : 0.0;
+        rotated += stays ? 0.0 : s.factor.cost_of_removal(count - 1 - p);
+        again += stays && p >= first ? s.factor.cost_of_entry(p) : 0.0;
+    });
+    const int staying = static_cast<int>(s.team.lane_sum(stay));
+    const bool few = s.team.lane_sum(rotated) < s.team.lane_sum(again) && !moved;
+    s.team.sync();
+    if (few) {
+        for (int p = count - 1; p >= first; --p) {
+            if (s.ws.state[s.ws.order[p]] & is_positive) continue;
+            s.team.sync();
+            s.factor.leave(p);  // which writes to lists from p on
         }
-        double stay = 0, rotated = 0, again = 0;
-        team.lane_each(count, [&](int p) {
-            const bool stays = ws.state[ws.order[p]] & is_positive;
-            stay += stays ? 1.0 : 0.0;
-            rotated += stays ? 0.0 : factor.cost_of_removal(count - 1 - p);
-            again += stays && p >= first ? factor.cost_of_entry(p) : 0.0;
-        });
-        const int staying = static_cast<int>(team.lane_sum(stay));
-        const bool few = team.lane_sum(rotated) < team.lane_sum(again) && !moved;
-        team.sync();
-        if (few) {
-            for (int p = count - 1; p >= first; --p) {
-                if (ws.state[ws.order[p]] & is_positive) continue;
-                team.sync();
-                factor.leave(p);  // which writes to lists from p on
-            }
-            factor.settled = min_of(factor.settled, first);
-            team.sync();
-            return staying;
-        }
-        close_up(first, count);
-        factor.removals += count - staying;
-        factor.insertions -= staying - first;
-        factor.truncate(first);
+        s.factor.settled = min_of(s.factor.settled, first);
+        s.team.sync();
         return staying;
     }
+    close_up(s, first, count);
+    s.factor.removals += count - staying;
+    s.factor.insertions -= staying - first;
+    s.factor.truncate(first);
+    return staying;
+}
 
-    // Of the positions from `first` on, those that stay come first, in their order. (The panel, which slots
-    // are for, has nothing of normal equations.) Ends in a sync.
-    SW_HD void close_up(int first, int count) const {
+// Of the positions from `first` on, those that stay come first, in their order. (The panel, which slots
+// are for, has nothing of normal equations.) Ends in a sync.
+template <class State>
+SW_HD void close_up(const State& s, int first, int count) {
 #if defined(__CUDACC__)
-        int found = first;
-        SW_ROLLED
-        for (int base = first; base < count; base += team.size()) {
-            const int p = base + team.rank();
-            const int32_t j = p < count ? ws.order[p] : 0;
-            const bool stays = p < count && (ws.state[j] & is_positive);
-            int passed;
-            const int place = found + team.place(stays, passed);
-            if (stays) ws.order[place] = j;
-            found += passed;
-        }
+    int found = first;
+    SW_ROLLED
+    for (int base = first; base < count; base += s.team.size()) {
+        const int p = base + s.team.rank();
+        const int32_t j = p < count ? s.ws.order[p] : 0;
+        const bool stays = p < count && (s.ws.state[j] & is_positive);
+        int passed;
+        const int place = found + s.team.place(stays, passed);
+        if (stays) s.ws.order[place] = j;
+        found += passed;
+    }
 #else
-        if (team.rank() == 0)
-            for (int p = first, place = first; p < count; ++p)
-                if (ws.state[ws.order[p]] & is_positive) ws.order[place++] = ws.order[p];
+    if (s.team.rank() == 0)
+        for (int p = first, place = first; p < count; ++p)
+            if (s.ws.state[s.ws.order[p]] & is_positive) s.ws.order[place++] = s.ws.order[p];
 #endif
-        team.sync();
-    }
+    s.team.sync();
+}
 
-    // What stays and is not in the factor, and the columns that were chosen.
-    SW_HD bool enter_chosen(int staying, int entering) {
-        team.each_short(entering, [&](int q) { ws.order[staying + q] = ws.best_order[q]; });
-        fresh = false;
-        team.sync();
-        return enter_named(staying + entering - factor.count);
-    }
-};
+// What stays and is not in the factor, and the columns that were chosen.
+template <class State>
+SW_HD bool enter_chosen(State& s, int staying, int entering) {
+    s.team.each_short(entering, [&](int q) { s.ws.order[staying + q] = s.ws.best_order[q]; });
+    s.fresh = false;
+    s.team.sync();
+    return enter_named(s, staying + entering - s.factor.count);
+}
 
 }  // namespace lsq
 SW_END

@@ -47,7 +47,7 @@ SW_CALL void subtract_columns_exactly(const Team& team, const Columns columns, i
 
 // ws.v becomes r, the rows of the damping below it; ends in a sync.
 template <class Team>
-SW_CALL void stack_residual(const FactorState<Team> factor) {
+SW_CALL void stack_residual(const Factor<Team> factor) {
     const Setting& setting = factor.setting;
     const Workspace& ws = factor.ws;
     const int length = setting.extent.row_length(), rest = setting.extent.q_length() - length;
@@ -65,12 +65,12 @@ SW_CALL void stack_residual(const FactorState<Team> factor) {
 // Q'b's place takes Q'(b - A x), and ws.v the part of b - A x outside the span of Q; returns that part's
 // square. Twice, as one pass leaves a rounding of what it took out. Only where Q is kept.
 template <class Team>
-SW_CALL double project_residual(const FactorState<Team> factor) {
+SW_CALL double project_residual(const Factor<Team> factor) {
     const Workspace& ws = factor.ws;
     const int length = factor.setting.extent.q_length();
     const Columns basis = factor.q(length);
     double* inside = ws.triangle.target;
-    stack_residual<Team>(factor);
+    stack_residual(factor);
     dot_columns(factor.team, basis, factor.count, ws.v, 0, length, inside);
     subtract_columns(factor.team, basis, factor.count, inside, ws.v, length);
     dot_columns(factor.team, basis, factor.count, ws.v, 0, length, ws.g);

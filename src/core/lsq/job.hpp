@@ -1,8 +1,10 @@
 // The solution of one system of a batch by one team.
 #pragma once
 
-#include "core/lsq/search.hpp"
-#include "core/lsq/stacked.hpp"
+#include "core/lsq/deviations.hpp"
+#include "core/lsq/general.hpp"
+#include "core/lsq/general_answer.hpp"
+#include "core/lsq/plain.hpp"
 
 SW_BEGIN
 namespace lsq {
@@ -103,7 +105,7 @@ SW_HD Ended solve_general(const Team& team, const Job& job, int64_t system, Task
                           WarmStart warm, const Places& at) {
     const int64_t n = job.columns;
     const Constraints& constraints = job.constraints;
-    Search<Team, Matrix, Numbers> solver(team, task);
+    State<Team, Matrix, Numbers> s(team, task, job);
     if (constraints.has_states && warm.marks) {
         warm.states = reinterpret_cast<const int8_t*>(warm.marks);
         warm.marks = nullptr;
@@ -115,24 +117,24 @@ SW_HD Ended solve_general(const Team& team, const Job& job, int64_t system, Task
     // A chain hands on lambda as well.
     const bool follows = job.options.chain && system % nnls_chain_length != 0;
     const double near = follows ? constraints.used_lam[system - 1] : 0.0;
-    solver.solve(job, system, at.b, warm, is_finite(near) ? near : 0.0);
-    const bool known = solver.tally.status != non_finite && solver.tally.status != infeasible;
+    run_general(s, job, system, at.b, warm, is_finite(near) ? near : 0.0);
+    const bool known = s.tally.status != non_finite && s.tally.status != infeasible;
     Ended ended;
-    solver.general_answer(job, system, at.b, at.x, at.dual, at.active, ended.residual, ended.violation);
+    general_answer(s, job, system, at.b, at.x, at.dual, at.active, ended.residual, ended.violation);
     if (team.rank() == 0 && constraints.used_lam) {
-        const double phi0 = solver.unpenalized / (solver.b_scale * solver.b_scale);
+        const double phi0 = s.search.unpenalized / (s.b_scale * s.b_scale);
         constraints.unpenalized[system] = known ? phi0 : double_nan();
-        constraints.at_end[system] = solver.at_end;
-        constraints.evaluations[system] = solver.evaluations;
-        constraints.passive[system] = known ? solver.factor.count - constraints.summed : 0;
+        constraints.at_end[system] = s.search.at_end;
+        constraints.evaluations[system] = s.search.evaluations;
+        constraints.passive[system] = known ? s.factor.count - constraints.summed : 0;
     }
     if (constraints.factor)
-        solver.keep_factor(constraints.factor + system * (n * (n + 1) / 2),
-                           constraints.factor_order + system * (n + 1), known);
-    if (constraints.deviation) solver.deviations(constraints.deviation + system * n, known);
-    ended.tally = solver.tally;
-    ended.insertions = solver.factor.insertions;
-    ended.removals = solver.factor.removals;
+        keep_factor(s, constraints.factor + system * (n * (n + 1) / 2),
+                    constraints.factor_order + system * (n + 1), known);
+    if (constraints.deviation) deviations(s, constraints.deviation + system * n, known);
+    ended.tally = s.tally;
+    ended.insertions = s.factor.insertions;
+    ended.removals = s.factor.removals;
     return ended;
 }
 
@@ -147,15 +149,15 @@ SW_HD Ended solve_plain(const Team& team, const Job& job, Task<Matrix>& task, Wa
     ended.insertions = ended.removals = 0;
     for (;;) {
         if (more > 0) set_damping(team, task, more);
-        ActiveSet<Team, Matrix, Numbers> solver(team, task);
-        solver.tally.solves = ended.tally.solves;
-        solver.tally.passes = ended.tally.passes;
-        solver.run(job, at.b, warm);
-        solver.answer(at.x, at.dual, at.active, ended.residual);
-        ended.violation = solver.judge(job);
-        ended.tally = solver.tally;
-        ended.insertions += solver.factor.insertions;
-        ended.removals += solver.factor.removals;
+        State<Team, Matrix, Numbers> s(team, task, job);
+        s.tally.solves = ended.tally.solves;
+        s.tally.passes = ended.tally.passes;
+        run_plain(s, at.b, warm);
+        answer_plain(s, at.x, at.dual, at.active, ended.residual);
+        ended.violation = judge_plain(s, job);
+        ended.tally = s.tally;
+        ended.insertions += s.factor.insertions;
+        ended.removals += s.factor.removals;
         for (int k = 0; k < 4; ++k) costs[k] += task.ws.costs[k];
         if (!(more > 0)) break;
         more = 0;
