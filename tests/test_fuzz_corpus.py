@@ -21,7 +21,7 @@ KEPT = [line.split()[0] for line in CORPUS.read_text().splitlines() if line.stri
 needs_oracle = pytest.mark.skipif(not HAS_ORACLE, reason="longdouble is double here: no oracle for least squares")
 
 
-@pytest.mark.parametrize("case", KEPT)
+@pytest.mark.parametrize("case", [pytest.param(case, marks=needs_oracle if "lsq:" in case else ()) for case in KEPT])
 def test_what_failed_once(case):
     kind, _, number = case.partition(":")
     run_case(kind, int(number))

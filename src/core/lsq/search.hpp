@@ -103,6 +103,7 @@ SW_HD void by_level(State& s, const Job& job, int64_t system, double unit, doubl
         s.team.each(s.task.matrix.top.rows, [&](int i) { rows += s.ws.metric[i] > 0 ? 1.0 : 0.0; });
         s.search.level = min_of(s.team.sum(rows) * noise * noise, LevelSearch::highest);
     }
+    if (constraints.rule == rule_chi2 && is_rounded(s)) find_fit_with_digits(s, unit);
     const double wanted = s.search.level - s.search.unpenalized,
                  rounding = s.task.options.rounding * (s.b_norm + s.reference_size);
     s.fresh = false;
@@ -120,6 +121,30 @@ SW_HD void by_level(State& s, const Job& job, int64_t system, double unit, doubl
     const double q = curvature_of_path(s, matrix.below + matrix.summed, matrix.penalty_rows);
     const double guess = max_of(0.5 * logarithm(q > 0 ? wanted / q : unit), logarithm(1e-7 * unit));
     reach_level(s, unit, near > 0 ? logarithm(near) : guess);
+}
+
+// Digits of level - phi_0 that a level is worth.
+constexpr double level_digits = 1e-4;
+
+// Whether x is so large that rounding of A x hides phi_0 beside what the level adds to it.
+template <class State>
+SW_HD bool is_rounded(const State& s) {
+    const double phi = s.search.unpenalized, error = double_epsilon * s.size;
+    return error * (2 * square_root(phi) + error) > level_digits * (s.search.level - phi);
+}
+
+// Nearly dependent columns have such an x. Any other with the same fit will do for phi_0: that of the least
+// nu whose x, which is no larger than |b| / (2 lambda), keeps the digits. Where phi still falls towards nu =
+// 0 it is not the least.
+template <class State>
+SW_CALL void find_fit_with_digits(State& s, double unit) {
+    const double wanted = s.search.level - s.search.unpenalized;
+    const double lambda = double_epsilon * s.b_norm * square_root(s.search.level) / (level_digits * wanted);
+    const double nu = unit * clamp_to(lambda * lambda, exponential(-46), 1.0);
+    const Point point = evaluate(s, nu);
+    s.search.unpenalized = point.phi;
+    s.search.level = s.search.factor_of_level * point.phi;
+    if (point.slope > level_digits * (s.search.level - point.phi)) s.search.has_false_level = true;
 }
 
 // Whether the level is a multiple of a fit without lambda that the terms beside a sum cancel in. (Twice
