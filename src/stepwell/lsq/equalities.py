@@ -18,7 +18,7 @@ from stepwell.common.checks import require, require_kind, require_shape
 from stepwell.lsq.arguments import without_column
 from stepwell.lsq.constraints import INFINITY, Reader
 from stepwell.lsq.convolution import Convolution
-from stepwell.lsq.equality_ends import Equalities, finish, product
+from stepwell.lsq.equality_ends import Equalities, finish, norms_of, product
 from stepwell.lsq.result import LSQResult, NNLSStatus
 
 #: What rows of equalities weigh, over the largest entry of A and C.
@@ -26,6 +26,8 @@ HEAVY = 100.0
 MAX_EQUALITIES, MAX_ROUNDS = 4, 16
 #: |Cx − d| over |d| + |C||x| at which a round is the last, and below which it is where it did not halve.
 EXACT, SMALL = 1e-14, 1e-11
+#: By how much |d − Cx| may rise in a round.
+RISE = 2.0
 #: What options are that nobody has given.
 _ABSENT: dict[str, Any] = {"lam": 0.0} | dict.fromkeys(
     ("mask", "weights", "which", "L", "noise", "uncertainty", "warm_start", "maxiter")
@@ -115,6 +117,7 @@ def _by_multipliers(problem: Equalities, options: dict[str, Any], solve: Any) ->
     shift, warm = xp.zeros_like(d), options.pop("warm_start")
     kept: LSQResult | None = None
     at_work, before = xp.ones_like(d[:, 0]) > 0, xp.full_like(d[:, 0], INFINITY)
+    missed_before = before
     for _ in range(MAX_ROUNDS):
         right = d + shift if weights is not None else heavy * (d + shift)
         r = solve(stacked, xp.concat([b, right], axis=-1), warm_start=warm, **options)
@@ -124,6 +127,10 @@ def _by_multipliers(problem: Equalities, options: dict[str, Any], solve: Any) ->
         r = dataclasses.replace(
             r, multipliers=pull if r.multipliers is None else xp.concat([r.multipliers, pull], axis=-1)
         )
+        # |d − Cx| never rises, as rounds are steps of the proximal-point method in ν (Rockafellar 1976): where it does,
+        # rounding has done it, and that round does not count.
+        missed = norms_of(xp, missing)
+        at_work = at_work & ~(missed > RISE * missed_before)
         kept = r if kept is None else _newer(xp, at_work, r, kept)
         _, error = problem.misses(r.x)
         done = xp.isnan(error) | (error <= EXACT) | ((before < SMALL) & (error >= 0.5 * before))
@@ -131,7 +138,7 @@ def _by_multipliers(problem: Equalities, options: dict[str, Any], solve: Any) ->
         if not bool(xp.any(at_work)):
             break
         shift = shift + xp.where(at_work[:, None], missing, 0.0)
-        warm, before = r.state, error
+        warm, before, missed_before = r.state, error, missed
     assert kept is not None
     return kept
 

@@ -40,7 +40,7 @@ def product(xp: Any, matrices: Array, vectors: Array) -> Array:
     return xp.matmul(matrices, vectors[:, :, None])[:, :, 0]
 
 
-def _lengths(xp: Any, vectors: Array) -> Array:
+def norms_of(xp: Any, vectors: Array) -> Array:
     """Return the length of each vector, whose squares may be beyond the largest or the smallest number."""
     top = xp.max(xp.abs(vectors), axis=-1) if 0 not in vectors.shape else xp.sum(vectors, axis=-1)
     unit = xp.where((top > 0) & xp.isfinite(top), top, 1.0)[:, None]
@@ -142,7 +142,7 @@ class Equalities:
         before, after = (self._violation(x, w, state, mu, lengths) for w, mu in ((dual, multipliers), (trial, moved)))
         better = (after < before)[:, None]
         return dict(
-            residual=_lengths(xp, rest),
+            residual=norms_of(xp, rest),
             dual=xp.where(better, trial, dual),
             multipliers=xp.where(better, moved, multipliers),
             violation=xp.where(after < before, after, before),
@@ -197,7 +197,7 @@ class Equalities:
         breach = xp.where(state == 0, xp.abs(dual), xp.where(state < 0, dual, -dual))
         breach = xp.where((state == 2) | (breach < 0), xp.zeros_like(breach), breach)
         b = self.b if self.weights is None else xp.where(self.weights > 0, self.b * self.weights, 0.0)
-        size = _lengths(xp, b) + xp.sum(lengths * xp.abs(x), axis=-1)
+        size = norms_of(xp, b) + xp.sum(lengths * xp.abs(x), axis=-1)
         k = int(self.C.shape[0])
         terms = product(xp, xp.abs(self.C).T[None], xp.abs(multipliers[:, -k:]))
         if int(multipliers.shape[1]) > k:
