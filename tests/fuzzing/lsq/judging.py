@@ -204,11 +204,11 @@ def lowest(part: Solved) -> None:
     problem, room = part.problem, part.answer.room
     if len(problem.C) or problem.G is not None or problem.single or part.answer.n > 40:
         return
-    gap, unit = remaining(problem, part.x, part.lam, part.found)
-    # An orthogonal factor of K leaves a rounding of |b| + sum |k_j||x_j|, whatever the condition.
+    gap, unit, hidden = remaining(problem, part.x, part.lam, part.found)
+    # Of x itself an orthogonal factor of K leaves a rounding of |b| + sum |k_j||x_j|, whatever the condition.
     part.find_each(
         "objective",
-        part.finished & (gap > (1e-6 + room) * unit) & (gap > 10 * room * part.found.size),
+        part.finished & (gap > (1e-6 + room) * unit) & (gap > 10 * room * part.found.size) & (gap > hidden),
         lambda k: f"the objective can be lowered by the square of {gap[k]:.2e}; |b| and |Kx| are {unit[k]:.2e}",
     )
 
