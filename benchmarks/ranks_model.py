@@ -20,7 +20,7 @@ import stepwell
 import stepwell.distributed.ranks
 from stepwell import _core
 from stepwell.distributed import read_comm
-from stepwell.distributed.layout import cut_chunks
+from stepwell.distributed.layout import Pieces, borders_of
 
 #: Numbers of a row at m = 10 (slope, products, totals), and seconds to add two such rows.
 WIDTH, ADDITION = 281, 0.37e-6
@@ -35,13 +35,13 @@ class Cost(NamedTuple):
     seconds: float
 
 
-def simulate(cuts, homes, rows, *, latency=2e-6, bandwidth=10e9, addition=ADDITION):
-    """Return the totals of all ranks, one row each, and what they cost; `rows` has one row a chunk."""
+def simulate(cuts, homes, *, tiles=1, width=WIDTH, latency=2e-6, bandwidth=10e9, addition=ADDITION):
+    """Return the totals of all ranks, one row each, and what they cost; cuts and tiles are those of `Pieces`."""
     cuts, homes = np.asarray(cuts, np.int64), np.asarray(homes, np.int64)
-    count, width = homes.size, rows.shape[1]
-    sums = [_core.TreeSums(rank, cuts, homes) for rank in range(count)]
+    count, rng = homes.size, np.random.default_rng(0)
+    sums = [_core.TreeSums(rank, cuts, homes, tiles) for rank in range(count)]
     for rank, one in enumerate(sums):
-        one.begin(rows[cuts[rank] : cuts[rank + 1]], float(rank))
+        one.begin(rng.normal(size=(one.rows, width)), float(rank))
     partners = [one.partners for one in sums]
     clock, messages, sent = np.zeros(count), np.zeros(count, int), np.zeros(count, int)
     at, has_sent = [0] * count, [-1] * count
@@ -81,9 +81,9 @@ def simulate(cuts, homes, rows, *, latency=2e-6, bandwidth=10e9, addition=ADDITI
     return totals, Cost(int(messages.max()), int(sent.max()), int(additions), float(clock.max()))
 
 
-def all_at_once(cuts, width, *, latency=2e-6, bandwidth=10e9, addition=ADDITION) -> Cost:
+def all_at_once(cuts, *, tiles=1, width=WIDTH, latency=2e-6, bandwidth=10e9, addition=ADDITION) -> Cost:
     """Return the same of an exchange in which everybody gets everything."""
-    nodes = _core.RankTree(0, list(cuts)).nodes
+    nodes = _core.RankTree(0, list(cuts), tiles).nodes
     ranks, rows = len(nodes), sum(nodes)
     size = 8 * (4 * ranks + rows * width)
     hops = int(np.ceil(np.log2(max(ranks, 2))))
@@ -133,8 +133,8 @@ def with_delay(comm, iterations=30) -> None:
         found[delay] = (time.perf_counter() - began) / r.exchanges
     if comm.rank:
         return
-    cuts, homes, rows = np.arange(comm.size + 1), np.arange(comm.size), np.ones((comm.size, WIDTH))
-    model = {delay: simulate(cuts, homes, rows, latency=delay)[1].seconds for delay in found}
+    cuts, homes = np.arange(comm.size + 1), np.arange(comm.size)
+    model = {delay: simulate(cuts, homes, latency=delay)[1].seconds for delay in found}
     for delay, seconds in found.items():
         print(
             f"{comm.size} ranks, {1e3 * delay:g} ms a message: {1e3 * seconds:.2f} ms, model {1e3 * model[delay]:.2f}"
@@ -163,22 +163,19 @@ def main() -> None:
         with_delay(MPI.COMM_WORLD)
         return
     n = int(given.n)
-    chunks = -(-n // int(_core.chunk_length(n)))
-    rng = np.random.default_rng(0)
-    rows = rng.normal(size=(chunks, WIDTH))
-    rows[:, -2:] = abs(rows[:, -2:])
+    length = int(_core.chunk_length(n))
     lines = []
     for ranks in given.ranks:
-        cuts = cut_chunks(chunks, ranks)
-        ways = {"all at once": all_at_once(cuts, WIDTH)}
+        pieces = Pieces(borders_of(n, length, ranks), length, 0)
+        ways = {"all at once": all_at_once(pieces.cuts, tiles=pieces.tiles)}
         for way, homes in (("hops", np.arange(ranks)), (f"nodes of {given.node}", np.arange(ranks) // given.node)):
-            totals, ways[way] = simulate(cuts, homes, rows)
+            totals, ways[way] = simulate(pieces.cuts, homes, tiles=pieces.tiles)
             assert (totals == totals[0]).all()
         lines += [{"ranks": ranks, "way": way, **cost._asdict()} for way, cost in ways.items()]
     if given.json:
         print(json.dumps(lines, indent=1))
         return
-    print(f"n = {n:.0e}, {chunks} chunks, rows of {WIDTH} numbers, 2 us and 10 GB/s\n")
+    print(f"n = {n:.0e}, {-(-n // length)} chunks, rows of {WIDTH} numbers, 2 us and 10 GB/s\n")
     print("| ranks | way | messages | kB sent | additions | ms |\n|---|---|---|---|---|---|")
     for line in lines:
         print(

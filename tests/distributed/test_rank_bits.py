@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import functools
-import re
-import warnings
 
 import numpy as np
 import pytest
-from rank_problems import CASES, PAIRS, digest_of, rosenbrock, solve_rosenbrock, torsion
+from rank_problems import CASES, PAIRS, Fixed, digest_of, rosenbrock, solve_rosenbrock, torsion
 
 import stepwell
 from stepwell.distributed import Ranks, part, run_threads, split
@@ -34,9 +32,10 @@ def test_nor_with_other_settings(case):
 
 def test_nor_with_ranks_that_have_no_variables():
     """Six chunks over eight ranks."""
-    layouts = run_threads(8, lambda comm: split(PAIRS, comm, align=2))
+    whole = functools.partial(split, whole_chunks=True)
+    layouts = run_threads(8, lambda comm: whole(PAIRS, comm, align=2))
     assert sorted(layout.end == layout.begin for layout in layouts) == [False] * 6 + [True] * 2
-    assert found_on(8) == found_on(1)
+    assert found_on(8, cut=whole) == found_on(1)
 
 
 def test_one_rank_has_the_bits_of_no_communicator():
@@ -278,12 +277,20 @@ def test_chunks_of_rows_leave_two_ranks_about_the_same_to_do(nx):
     assert max(tiles[:half].sum(), tiles[half:].sum()) <= 1.04 * n / 512
 
 
+@pytest.mark.parametrize("cauchy", ["exact", "none"])
+def test_bits_of_chunks_that_were_asked_for(cauchy):
+    found = {ranks: found_on(ranks, cut=functools.partial(split, chunk=512), cauchy=cauchy) for ranks in (1, 2, 5)}
+    assert len(set(found.values())) == 1
+    assert found[1] != found_on(1, cauchy=cauchy)  # they have an order of their own
+
+
 # ---- what it costs ----
 
 
 def test_two_exchanges_an_iteration():
     """And three for an evaluation beyond the first of a search, after which slope and pair travel apart twice."""
-    results = run_threads(2, lambda comm: solve_rosenbrock(comm, cauchy="none", maxiter=60))
+    whole = functools.partial(split, whole_chunks=True)
+    results = run_threads(2, lambda comm: solve_rosenbrock(comm, cauchy="none", maxiter=60, cut=whole))
     r = results[0]
     unusual = 3 * (r.nfev - r.nit) + 2 * r.truncations + r.resets
     assert 2 * r.nit < r.exchanges <= 2 * r.nit + unusual + 12  # the last: to agree on the problem, and at the end
@@ -301,61 +308,3 @@ def test_memory_is_that_of_the_piece():
     tiles = 2 * 40 * 256  # of one thread a rank: fewer than forty rows of a tile
     products = (m + 1) * (2 * m + 3 + 16) + 5  # of the slots, and eight for each row, for each tile of 256 variables
     assert 0 <= words - (2 * m + 2 + 6) * PAIRS - products * PAIRS / 256 <= tiles
-
-
-# ---- balance ----
-
-
-class Fixed:
-    """One of so many ranks, that never meet."""
-
-    def __init__(self, size, rank=0):
-        self.rank, self.size = rank, size
-
-    def allgather(self, row, counts):
-        raise AssertionError
-
-
-@pytest.mark.parametrize(
-    ("n", "ranks"),
-    [(40_000, 8), (160_000, 16), (10**6, 96), (10**7, 96), (10**7, 2441), (10**8, 256), (10**12, 10_000)],
-)
-def test_pieces_of_the_chunks_that_a_warning_names_are_even(n, ranks):
-    """Up to n / 4096 ranks are within a tenth of the mean."""
-    assert ranks <= n // 4096
-    with pytest.warns(UserWarning, match="cannot be dealt out evenly") as said:
-        before = split(n, Fixed(ranks))
-    assert np.diff(before.borders).max() > 1.1 * n / ranks
-    chunk = int(re.search(r"chunk=(\d+)", str(said[0].message))[1])
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        after = split(n, Fixed(ranks), chunk=chunk)
-    assert after.chunk_length == chunk
-    assert np.diff(after.borders).max() <= 1.1 * n / ranks
-    assert after.borders[-1] == n
-
-
-def test_who_is_warned_of_balance():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        split(10**7, Fixed(96, rank=3))  # others are silent
-        split(16_384, Fixed(8))  # fewer than 4096 variables a rank
-        split(10**6, Fixed(2))
-    with pytest.warns(UserWarning, match="fewer ranks, or a smaller align"):
-        split(10**6, Fixed(48), align=10**4)
-
-
-@pytest.mark.parametrize("cauchy", ["exact", "none"])
-def test_bits_of_chunks_that_were_asked_for(cauchy):
-    found = {
-        ranks: digest_of(run_threads(ranks, lambda comm: solve_rosenbrock(comm, chunk=512, cauchy=cauchy)))
-        for ranks in (1, 2, 5)
-    }
-    assert len(set(found.values())) == 1
-    assert found[1] != found_on(1, cauchy=cauchy)  # they have an order of their own
-
-
-@pytest.mark.parametrize(("chunk", "align"), [(255, 1), (300, 7), (0, 1), (1.5, 1)])
-def test_chunks_that_cannot_be(chunk, align):
-    with pytest.raises((ValueError, TypeError), match="chunk is"):
-        split(7000, "self", align, chunk=chunk)

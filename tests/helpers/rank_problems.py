@@ -19,6 +19,16 @@ CASES = [
 ]
 
 
+class Fixed:
+    """One of so many ranks, that never meet."""
+
+    def __init__(self, size, rank=0):
+        self.rank, self.size = rank, size
+
+    def allgather(self, row, counts):
+        raise AssertionError
+
+
 def rosenbrock_terms(x):
     """Return the terms and the gradient of pairs (a, b), computed in double precision."""
     wide = x.astype(np.float64)
@@ -76,10 +86,13 @@ def torsion(layout, nx, comm):
 
 
 def solve_rosenbrock(
-    comm, *, dtype=np.float64, weighted=False, bounded=True, fun=None, callback=None, chunk=None, **options
+    comm, *, dtype=np.float64, weighted=False, bounded=True, fun=None, callback=None, cut=split, **options
 ):
-    """Minimise the Rosenbrock problem over ranks; `fun` may stand between the solver and the function."""
-    layout = split(PAIRS, comm, align=2, chunk=chunk)
+    """Minimise the Rosenbrock problem over ranks; `fun` may stand between the solver and the function.
+
+    `cut` deals out the variables, as `split` does.
+    """
+    layout = cut(PAIRS, comm, align=2)
     value, start, bounds, diagonal = rosenbrock(layout, dtype)
     options = {"ftol": 0, "gtol": 1e-6, "maxiter": 25, "threads": 1} | options
     if weighted:

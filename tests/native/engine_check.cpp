@@ -75,13 +75,14 @@ struct Piece {
     }
 };
 
-// By ranks that have so many chunks each; some of them none.
-void check_exchange(const std::vector<int64_t>& chunks_of, bool ahead, int iterations) {
+// By ranks that have so many chunks each or, where chunks have several, tiles; some of them none.
+void check_exchange(const std::vector<int64_t>& leaves_of, bool ahead, int iterations, int64_t tiles = 1) {
     const int64_t length = Chunks::min_length;
-    const int m = 4, count = int(chunks_of.size());
+    const int m = 4, count = int(leaves_of.size());
     std::vector<int64_t> cuts{0};
-    for (const int64_t chunks : chunks_of) cuts.push_back(cuts.back() + chunks);
-    const int64_t n = cuts.back() * length - 700;  // the last chunk is shorter
+    for (const int64_t leaves : leaves_of) cuts.push_back(cuts.back() + leaves);
+    const auto variable = [&](int64_t leaf) { return leaf / tiles * length + leaf % tiles * tile; };
+    const int64_t n = variable(cuts.back()) - (tiles == 1 ? 700 : 60);  // the last chunk is shorter
     std::vector<double> point(n), gradient(n), alone, apart;
     auto report = [](const State& state, std::vector<double>& out) {
         out = {double(state.iterations), double(state.evaluations),  state.f,
@@ -90,7 +91,7 @@ void check_exchange(const std::vector<int64_t>& chunks_of, bool ahead, int itera
     };
     Piece whole(0, n, m, m);
     whole.options.max_iterations = iterations;
-    whole.view.chunk_length = length;
+    whole.view.cut.length = length;
     while (whole.state.action != Action::done) {
         const double f = chain(whole.trial.data(), gradient.data(), n, 0.02);
         whole.turn(f, gradient.data());
@@ -99,7 +100,7 @@ void check_exchange(const std::vector<int64_t>& chunks_of, bool ahead, int itera
     Board board(count);
     std::vector<std::unique_ptr<Piece>> pieces;
     for (int r = 0; r < count; ++r) {
-        const int64_t first = std::min(cuts[r] * length, n), last = std::min(cuts[r + 1] * length, n);
+        const int64_t first = std::min(variable(cuts[r]), n), last = std::min(variable(cuts[r + 1]), n);
         pieces.push_back(std::make_unique<Piece>(first, last - first, m, ahead ? m + 1 : m));
     }
     for (auto& piece : pieces) piece->options.max_iterations = iterations;
@@ -107,16 +108,19 @@ void check_exchange(const std::vector<int64_t>& chunks_of, bool ahead, int itera
     long long messages = 0;
     auto run = [&](int rank) {
         Piece& mine = *pieces[rank];
-        const int64_t first = std::min(cuts[rank] * length, n);
+        const int64_t first = std::min(variable(cuts[rank]), n);
         std::vector<double> received;
         RankExchange between(
-            rank, cuts, first,
+            rank, cuts, tiles, first,
             [&](Action, bool, std::vector<double>& message, const std::vector<int64_t>& counts) {
                 if (rank == 0) ++messages;
                 return board.send(rank, message, counts, received);
             });
         mine.view.exchange = between.hook();
-        mine.view.chunk_length = length;
+        std::vector<int64_t> begins;
+        const RankTree tree(rank, cuts, tiles);
+        for (const TreeNode& row : tree.rows()) begins.push_back(variable(row.begin) - first);
+        mine.view.cut = {length, first % length, tiles > 1 ? begins.data() : nullptr, int(begins.size())};
         while (mine.state.action != Action::done) {
             std::copy(mine.trial.begin(), mine.trial.end(), point.begin() + first);
             board.all.arrive_and_wait();
@@ -133,7 +137,7 @@ void check_exchange(const std::vector<int64_t>& chunks_of, bool ahead, int itera
     report(pieces[0]->state, apart);
     bool same = true;
     for (int r = 0; r < count; ++r) {
-        std::copy(pieces[r]->x.begin(), pieces[r]->x.end(), point.begin() + std::min(cuts[r] * length, n));
+        std::copy(pieces[r]->x.begin(), pieces[r]->x.end(), point.begin() + std::min(variable(cuts[r]), n));
         const bool states = ahead || std::memcmp(&pieces[r]->state, &pieces[0]->state, sizeof(State)) == 0;
         same = same && states;
     }
@@ -150,6 +154,7 @@ void check_exchange() {
 void check_ranks() {
     check_exchange({1, 0, 2}, true, 25);
     check_exchange({1, 1, 1, 1}, true, 12);
+    check_exchange({3, 0, 17, 23}, true, 12, Chunks::min_length / tile);
 }
 
 // Jobs of changing length, one after the other and from two callers at once: each piece once, on an allowed

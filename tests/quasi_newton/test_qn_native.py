@@ -143,10 +143,10 @@ def test_threads_race_nowhere_and_change_no_bit(raced):
 
 
 def test_ranks_that_exchange_sums_take_the_steps_of_one(raced, checked):
-    """Between sums and decisions stands an exchange: with pieces of whole chunks, added by the same tree, no bit of
+    """Between sums and decisions stands an exchange: with pieces of whole chunks or tiles, added by one tree, no bit of
     the run changes, also where a point is absorbed before it is accepted."""
     apart, *ahead = run(raced, "exchange", "ranks")
-    assert len(ahead) == 2
+    assert len(ahead) == 3
     for line in (apart, *ahead, *run(checked, "ranks")):
         assert line["same"]
         assert line["alone"] == line["apart"]

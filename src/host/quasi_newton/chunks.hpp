@@ -1,6 +1,7 @@
 // A problem's variables cut into chunks. The cut depends on n alone, never on the number of threads, and
 // partial sums are added in order of chunks: results are the same bits on one thread, on many, alone or in a
-// batch. A problem over several ranks is cut by the number of all its variables, and ranks have whole chunks.
+// batch. A problem over several ranks is cut by the number of all its variables, and ranks have whole chunks
+// or, where these cannot be dealt out evenly, parts of some (sum_tree.hpp).
 #pragma once
 
 #include <atomic>
@@ -10,15 +11,22 @@
 #include "core/quasi_newton/totals.hpp"
 #include "host/common/pool.hpp"
 
+namespace stepwell {
+
+// Where a piece of the variables is cut: chunks of `length` (0: by the piece's own size), the first of which
+// begins `before` variables before the piece does. With `begins`, `count` numbers: where the piece has parts
+// of chunks, and where they and whole ones begin in it.
+struct Cut {
+    int64_t length = 0, before = 0;
+    const int64_t* begins = nullptr;
+    int count = 0;
+};
+
+}  // namespace stepwell
+
 SW_BEGIN
 
 constexpr int max_capacity = 512;  // pairs of history, a limit of stack buffers only
-
-// Where a piece of the variables is cut: chunks of `length` (0: by the piece's own size), the first of which
-// begins `before` variables before the piece does.
-struct Cut {
-    int64_t length = 0, before = 0;
-};
 
 inline int64_t quotient_up(int64_t a, int64_t b) {
     return (a + b - 1) / b;
@@ -35,11 +43,16 @@ struct Chunks {
     static constexpr int64_t shared_count = 8, shared_length = 1024;
 
     int64_t n, length, before;
+    const int64_t* begins;  // of parts and chunks, or null
     int count, threads;
 
     Chunks(int64_t n, int threads, const Cut& cut = {})
-        : n(n), length(cut.length > 0 ? cut.length : length_of(n)), before(cut.before), threads(threads) {
-        count = int((n + before + length - 1) / length);
+        : n(n),
+          length(cut.length > 0 ? cut.length : length_of(n)),
+          before(cut.before),
+          begins(cut.begins),
+          count(begins ? cut.count : int((n + before + length - 1) / length)),
+          threads(threads) {
         if (n == 0) count = 0;
     }
 
@@ -76,8 +89,17 @@ struct Chunks {
     // How many threads, of so many, ever have something to do.
     int useful_threads() const { return n < worth_threads ? 1 : threads < count ? threads : count; }
 
-    int64_t begin(int chunk) const { return chunk == 0 ? 0 : chunk * length - before; }
-    int64_t end(int chunk) const { return min_of((chunk + 1) * length - before, n); }
+    int64_t begin(int chunk) const {
+        if (begins) return begins[chunk];
+        return chunk == 0 ? 0 : chunk * length - before;
+    }
+    int64_t end(int chunk) const { return chunk + 1 == count ? n : begin(chunk + 1); }
+
+    // The tiles that begin in the piece before this place, where a tile or a chunk does.
+    int64_t tiles_before(int64_t place) const {
+        const int64_t at = place + before;
+        return at / length * quotient_up(length, tile) + at % length / tile - before / tile;
+    }
 
     // work(chunk, begin, end, thread). `back`: a thread that is alone begins with the last chunk, of which
     // its cache holds most if the sweep before has ended there.

@@ -9,6 +9,7 @@
 #include "core/quasi_newton/memory.hpp"
 #include "core/quasi_newton/options.hpp"
 #include "core/quasi_newton/totals.hpp"
+#include "host/quasi_newton/chunks.hpp"
 
 namespace stepwell {
 
@@ -41,8 +42,8 @@ struct EngineView : BatchMemory<T, unsigned char> {
     int threads;
     void* workspaces;  // one per thread
     Exchange exchange = {};
-    int64_t chunk_length = 0, chunk_before = 0;  // of the Cut, where n is a piece of the variables
-    bool whole = true;                           // the piece is all there is
+    Cut cut = {};            // where n is a piece of the variables
+    bool whole = true;       // the piece is all there is
     double* kept = nullptr;  // (batch, kept_stride): products of tiles (tile_gram_cache.hpp)
     int64_t kept_stride = 0;
     // The problems that have a turn, so many of them, in order; null: all. Values and gradients are those of

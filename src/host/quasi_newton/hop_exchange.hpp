@@ -46,14 +46,14 @@ struct HopCalls {
 
 class HopExchange {
 public:
-    HopExchange(int rank, const std::vector<int64_t>& cuts, const std::vector<int64_t>& homes,
+    HopExchange(int rank, const std::vector<int64_t>& cuts, int64_t tiles, const std::vector<int64_t>& homes,
                 int64_t first_variable, HopCalls calls)
-        : sums(rank, cuts.data(), homes.data(), int(homes.size()), calls.shared),
+        : sums(rank, cuts.data(), tiles, homes.data(), int(homes.size()), calls.shared),
           rank(rank),
           first_variable(first_variable),
           calls(std::move(calls)) {}
 
-    // chunk_values: f of the point that is evaluated, one number a chunk of this rank; or null.
+    // chunk_values: f of the point that is evaluated, one number a row of this rank; or null.
     void exchange(const PhaseSums& found, const double* chunk_values) {
         if (found.list) return exchange_list(found);
         const int width = found.shape.width();

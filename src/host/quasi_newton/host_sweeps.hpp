@@ -68,7 +68,8 @@ public:
                         [&](int64_t begin, int64_t end, Workspace& w, double* row) {
                             row[0] = slope_chunk(v, gradient, begin, end);
                             row[1] = 0;
-                            sweep.chunk(begin, end, w, row + slope_row.sums, kept_of(begin, end));
+                            sweep.chunk(begin, end, is_short(begin, end), w, row + slope_row.sums,
+                                        kept_of(begin, end));
                         });
     }
 
@@ -85,7 +86,7 @@ public:
         tile_known = gather != Gather::again && chunks.count == 1 && v.n <= tile;
         return each_row(rows, gather == Gather::again ? regather_row(layout) : absorb_row(layout),
                         [&](int64_t begin, int64_t end, Workspace& w, double* row) {
-                            sweep.chunk(begin, end, w, row, kept_of(begin, end));
+                            sweep.chunk(begin, end, is_short(begin, end), w, row, kept_of(begin, end));
                         });
     }
 
@@ -169,11 +170,15 @@ private:
 
     Workspace& workspace(int thread) { return workspaces[size_t(first_workspace + thread)]; }
 
+    // Whether a chunk has few variables; parts of longer ones are swept as these are.
+    bool is_short(int64_t begin, int64_t end) const {
+        return end - begin <= AbsorbFew::most && (begin + chunks.before) % chunks.length == 0;
+    }
+
     // Those of a chunk; few variables have none.
     double* kept_of(int64_t begin, int64_t end) const {
-        if (!kept || end - begin <= AbsorbFew::most) return nullptr;
-        return kept + (begin + chunks.before) / chunks.length *
-                          TileGramCache::doubles_of_chunk(chunks, options.slots);
+        if (!kept || is_short(begin, end)) return nullptr;
+        return kept + chunks.tiles_before(begin) * TileGram::doubles_of(options.slots);
     }
 
     // sweep(begin, end, workspace, row) for every chunk; returns how many rows there are then.

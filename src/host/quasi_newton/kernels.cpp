@@ -19,7 +19,7 @@ void turn(const EngineView<T>& e, const double* f, const T* gradient, TurnPart p
     const int64_t count = e.running ? e.running_count : e.batch;
     const auto problem = [&](int64_t k) { return e.running ? e.running[k] : k; };
     const bool many = count >= 2 * e.threads || (count > 1 && e.n < Chunks::worth_threads);
-    const Chunks chunks(e.n, many ? 1 : e.threads, {e.chunk_length, e.chunk_before});
+    const Chunks chunks(e.n, many ? 1 : e.threads, e.cut);
     const int64_t tiles = quotient_up(min_of(chunks.length, e.n), tile);
     for (Workspace& one : workspaces) one.hold_tiles(tiles, e.options->capacity);
     const auto run = [&](int64_t k, int workspace) {

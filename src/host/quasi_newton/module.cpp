@@ -96,16 +96,19 @@ public:
         this->own_weights = h.size() != size_t(n);
     }
 
-    // A piece of the variables of a problem over several ranks.
-    void set_chunks(int64_t length, int64_t before, bool whole) {
-        this->chunk_length = length, this->chunk_before = before, this->whole = whole;
+    // A piece of the variables of a problem over several ranks; `begins`: of its chunks and parts of them.
+    void set_chunks(int64_t length, int64_t before, bool whole, const nb::sequence& begins) {
+        chunk_begins.clear();
+        for (const nb::handle begin : begins) chunk_begins.push_back(nb::cast<int64_t>(begin));
+        this->cut = {length, before, chunk_begins.data(), int(chunk_begins.size())};
+        this->whole = whole;
         forget();
     }
     // What is kept of the products of pairs is taken anew, and who still runs; before the first turn, and
     // where pairs and states have changed.
     void forget() {
         is_listed = false;
-        const Chunks chunks(n, 1, {this->chunk_length, this->chunk_before});
+        const Chunks chunks(n, 1, this->cut);
         this->kept_stride = TileGramCache::doubles_of(chosen, chunks);
         kept_products.assign(size_t(batch * this->kept_stride), 0.0);
         this->kept = kept_products.empty() ? nullptr : kept_products.data();
@@ -186,6 +189,7 @@ public:
 
 private:
     std::vector<double> kept_products;
+    std::vector<int64_t> chunk_begins;
     LargeMemory memory;
     std::optional<Numbers> kept_copy;
     std::vector<int64_t> still_running;
@@ -234,7 +238,8 @@ void bind_engine(nb::module_& m, const char* name) {
              nb::arg("options"), nb::arg("threads"))
         .def("set_bounds", &E::set_bounds, nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>())
         .def("set_weights", &E::set_weights, nb::keep_alive<1, 2>())
-        .def("set_chunks", &E::set_chunks, nb::arg("length"), nb::arg("before") = 0, nb::arg("whole") = true)
+        .def("set_chunks", &E::set_chunks, nb::arg("length"), nb::arg("before"), nb::arg("whole"),
+             nb::arg("begins"))
         .def("forget", &E::forget)
         .def("set_copy", &E::set_copy, nb::arg("to").none())
         .def("set_exchange", &E::set_exchange, nb::keep_alive<1, 2>())

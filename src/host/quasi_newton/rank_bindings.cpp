@@ -5,6 +5,8 @@
 #include <cstring>
 #include <numeric>
 
+#include "host/quasi_newton/tile_sums.hpp"
+
 namespace nb = nanobind;
 
 namespace stepwell {
@@ -30,14 +32,14 @@ bool are_alike(const double* messages, const std::vector<int64_t>& counts, int h
 
 }  // namespace
 
-PythonExchange::PythonExchange(int rank, std::vector<int64_t> cuts, int64_t first_variable, nb::object send,
-                               const std::vector<int64_t>& homes)
+PythonExchange::PythonExchange(int rank, std::vector<int64_t> cuts, int64_t tiles, int64_t first_variable,
+                               nb::object send, const std::vector<int64_t>& homes)
     : send(std::move(send)),
       exchange(
-          rank, cuts, first_variable,
+          rank, cuts, tiles, first_variable,
           [this](Action phase, bool with_value, std::vector<double>& message,
                  const std::vector<int64_t>& counts) { return call(phase, with_value, message, counts); }) {
-    if (!homes.empty()) exchange.go_by_hops(cuts, homes, hop_calls());
+    if (!homes.empty()) exchange.go_by_hops(cuts, tiles, homes, hop_calls());
 }
 
 HopCalls PythonExchange::hop_calls() {
@@ -169,8 +171,7 @@ nb::object fold_own(const RankTree& tree, const Rows& rows, int maxima, int mini
     const size_t width = rows.shape(1);
     const RowShape shape = shape_of(width, maxima, minima);
     const int own = tree.own_rank();
-    if (int64_t(rows.shape(0)) != tree.chunks_of(own))
-        throw nb::value_error("rows: one a chunk of this rank");
+    if (rows.shape(0) != tree.rows().size()) throw nb::value_error("rows: those of this rank");
     std::vector<double> copy(rows.data(), rows.data() + rows.size());
     std::vector<double> nodes(size_t(tree.nodes_of(own)) * width);
     tree.fold_own(copy.data(), shape, nodes.data());
@@ -190,21 +191,41 @@ nb::object finish(RankTree& tree, const Rows& nodes, int maxima, int minima) {
 
 // Of one number a chunk, where one rank has them all.
 double total_of_all(RankTree& tree, const Row& values) {
-    if (tree.ranks() != 1 || int64_t(values.size()) != tree.chunks_of(0))
+    if (tree.ranks() != 1 || values.size() != tree.rows().size())
         throw nb::value_error("values: one a chunk, on one rank");
     std::vector<double> rows(values.data(), values.data() + values.size());
     add_rows(rows.data(), int(rows.size()), 1);
     return rows.empty() ? 0.0 : rows[0];
 }
 
+// Of so many tiles each, what their chunks sum up to.
+nb::object add_tiles(const Row& sums, const Whole& counts) {
+    std::vector<double> totals;
+    double memory[TileSums::most_levels];
+    const double *next = sums.data(), *const end = next + sums.size();
+    for (size_t chunk = 0; chunk < counts.size(); ++chunk) {
+        if (counts.data()[chunk] < 0 || counts.data()[chunk] > end - next)
+            throw nb::value_error("sums: one a tile");
+        TileSums tiles(memory, 1);
+        for (int64_t k = 0; k < counts.data()[chunk]; ++k) {
+            *tiles.row() = *next++;
+            tiles.add();
+        }
+        totals.push_back(*tiles.total());
+    }
+    const size_t size = totals.size();
+    return array_of(std::move(totals), {size});
+}
+
 // One rank on its way, to be simulated: see TreeSums.
-TreeSums make_tree_sums(int rank, const Whole& cuts, const Whole& homes) {
+TreeSums make_tree_sums(int rank, const Whole& cuts, int64_t tiles, const Whole& homes) {
     if (cuts.size() != homes.size() + 1) throw nb::value_error("cuts: one more than homes");
     if (rank < 0 || size_t(rank) >= homes.size()) throw nb::value_error("rank: one of those with a home");
-    return TreeSums(rank, cuts.data(), homes.data(), int(homes.size()), shared_kind);
+    return TreeSums(rank, cuts.data(), tiles, homes.data(), int(homes.size()), shared_kind);
 }
 
 void begin_sums(TreeSums& sums, const Rows& rows, double share, int maxima, int minima) {
+    if (rows.shape(0) != sums.rows()) throw nb::value_error("rows: those of this rank");
     std::vector<double> copy(rows.data(), rows.data() + rows.size());
     sums.begin({0, 1, 0, shared_kind, share}, true, copy.data(), shape_of(rows.shape(1), maxima, minima),
                true);
@@ -230,16 +251,17 @@ void bind_tree_sums(nb::module_& m) {
     nb::class_<TreeSums>(m, "TreeSums")
         .def(
             "__init__",
-            [](TreeSums* self, int rank, const Whole& cuts, const Whole& homes) {
-                new (self) TreeSums(make_tree_sums(rank, cuts, homes));
+            [](TreeSums* self, int rank, const Whole& cuts, const Whole& homes, int64_t tiles) {
+                new (self) TreeSums(make_tree_sums(rank, cuts, tiles, homes));
             },
-            nb::arg("rank"), nb::arg("cuts"), nb::arg("homes"))
+            nb::arg("rank"), nb::arg("cuts"), nb::arg("homes"), nb::arg("tiles") = 1)
         .def_prop_ro("partners",
                      [](const TreeSums& sums) {
                          std::vector<int> found;
                          for (const Hop& hop : sums.hops()) found.push_back(hop.partner);
                          return found;
                      })
+        .def_prop_ro("rows", &TreeSums::rows)
         .def_prop_ro("additions", &TreeSums::additions)
         .def_prop_ro("share", &TreeSums::value)
         .def("begin", &begin_sums, nb::arg("rows"), nb::arg("share"), nb::arg("maxima") = 0,
@@ -272,6 +294,8 @@ void bind_ranks(nb::module_& m) {
     bind_tree_sums(m);
     m.def("chunk_length", &Chunks::length_of, nb::arg("n"), nb::arg("align") = 1,
           "The length of the chunks that n variables are cut into.");
+    m.def("add_tiles", &add_tiles, nb::arg("sums"), nb::arg("counts"),
+          "Sums of chunks from those of their tiles, of which each has so many.");
     m.def("numbers_of_all", &numbers_of_all, nb::arg("received"), nb::arg("counts"), nb::arg("begin"),
           nb::arg("end"), "Some numbers of every rank's message, one list for each of them.");
     m.attr("MESSAGE_HEADER") = message_header;
@@ -280,14 +304,20 @@ void bind_ranks(nb::module_& m) {
     nb::class_<RankTree>(m, "RankTree")
         .def(
             "__init__",
-            [](RankTree* self, int rank, const nb::sequence& cuts) {
-                new (self) RankTree(rank, read_cuts(cuts));
+            [](RankTree* self, int rank, const nb::sequence& cuts, int64_t tiles) {
+                new (self) RankTree(rank, read_cuts(cuts), tiles);
             },
-            nb::arg("rank"), nb::arg("cuts"))
+            nb::arg("rank"), nb::arg("cuts"), nb::arg("tiles") = 1)
         .def_prop_ro("nodes",
                      [](const RankTree& tree) {
                          std::vector<int> found;
                          for (int r = 0; r < tree.ranks(); ++r) found.push_back(tree.nodes_of(r));
+                         return found;
+                     })
+        .def_prop_ro("rows",
+                     [](const RankTree& tree) {
+                         std::vector<int64_t> found;
+                         for (const TreeNode& row : tree.rows()) found.push_back(row.begin);
                          return found;
                      })
         .def("fold_own", &fold_own, nb::arg("rows"), nb::arg("maxima") = 0, nb::arg("minima") = 0)
@@ -296,12 +326,13 @@ void bind_ranks(nb::module_& m) {
     nb::class_<PythonExchange>(m, "RankExchange")
         .def(
             "__init__",
-            [](PythonExchange* self, int rank, const nb::sequence& cuts, int64_t first_variable,
-               nb::object send, const nb::sequence& homes) {
-                new (self)
-                    PythonExchange(rank, read_cuts(cuts), first_variable, std::move(send), read_cuts(homes));
+            [](PythonExchange* self, int rank, const nb::sequence& cuts, int64_t tiles,
+               int64_t first_variable, nb::object send, const nb::sequence& homes) {
+                new (self) PythonExchange(rank, read_cuts(cuts), tiles, first_variable, std::move(send),
+                                          read_cuts(homes));
             },
-            nb::arg("rank"), nb::arg("cuts"), nb::arg("first_variable"), nb::arg("send"), nb::arg("homes"))
+            nb::arg("rank"), nb::arg("cuts"), nb::arg("tiles"), nb::arg("first_variable"), nb::arg("send"),
+            nb::arg("homes"))
         .def("set_value", &PythonExchange::set_value, nb::arg("chunks").none(), nb::arg("kind"),
              nb::arg("number").none(), nb::arg("may_be_short"));
 }

@@ -20,12 +20,13 @@ public:
           point(v, state, options, layout.rows, gather, gradient, accepted),
           rows(v, state, options, layout, gather) {}
 
-    // Leaves the row of one chunk: absorb_row or regather_row. `kept`: the products of its tiles, or null.
-    void chunk(int64_t begin, int64_t end, Workspace& w, double* row, double* kept) const {
+    // Leaves the row of one chunk: absorb_row or regather_row. `is_short`: of at most AbsorbFew::most
+    // variables. `kept`: the products of its tiles, or null.
+    void chunk(int64_t begin, int64_t end, bool is_short, Workspace& w, double* row, double* kept) const {
         AbsorbTotals totals;
         totals.first_break = lowest_break.so_far();
         w.few.drop_step();
-        if (rows.are_products_only() && end - begin <= AbsorbFew::most) {
+        if (is_short && rows.are_products_only()) {
             take_few(begin, end, w, row, totals);
         } else {
             take_tiles(begin, end, w, row, kept, totals);

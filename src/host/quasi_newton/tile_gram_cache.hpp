@@ -26,7 +26,7 @@ struct TileGram {
     }
 };
 
-// Those of one problem lie chunk by chunk. Small problems have little to save, and in large ones the memory
+// Those of one problem lie in their order. Small problems have little to save, and in large ones the memory
 // takes longer than the products.
 struct TileGramCache {
     static constexpr int64_t min_size = 2048, max_size = int64_t(1) << 24;
@@ -35,11 +35,11 @@ struct TileGramCache {
     static bool pay(const Options& o, int64_t n) {
         return o.bounded && !o.weighted && o.capacity <= max_capacity && n >= min_size && n <= max_size;
     }
-    static int64_t doubles_of_chunk(const Chunks& chunks, int slots) {
-        return (chunks.length + tile - 1) / tile * TileGram::doubles_of(slots);
-    }
     static int64_t doubles_of(const Options& o, const Chunks& chunks) {
-        return pay(o, chunks.n) ? chunks.count * doubles_of_chunk(chunks, o.slots) : 0;
+        if (!pay(o, chunks.n)) return 0;
+        const int64_t last = chunks.begin(chunks.count - 1);
+        return (chunks.tiles_before(last) + quotient_up(chunks.n - last, tile)) *
+               TileGram::doubles_of(o.slots);
     }
 };
 

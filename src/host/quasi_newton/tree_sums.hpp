@@ -33,9 +33,11 @@ struct Summary {
 // The nodes of one tree that a rank holds on its way.
 class HeldNodes {
 public:
-    // Rank r has leaves cuts[r] to cuts[r + 1].
-    HeldNodes(int rank, const int64_t* cuts, int ranks, const std::vector<Hop>& hops) : root{0, cuts[ranks]} {
+    // Rank r has leaves cuts[r] to cuts[r + 1], of a tree with so many tiles a chunk.
+    HeldNodes(int rank, const int64_t* cuts, int ranks, int64_t tiles, const std::vector<Hop>& hops)
+        : tree{cuts[ranks], tiles}, folder(tree) {
         own = cover(cuts, {rank, rank + 1});
+        own_rows = tree.rows(cuts[rank], cuts[rank + 1]).size();
         RankRange held{rank, rank + 1};
         for (const Hop& hop : hops) {
             received.push_back(cover(cuts, hop.received));
@@ -45,7 +47,12 @@ public:
         }
     }
 
-    const Cover& own_nodes() const { return own; }
+    // Begins with the rows of this rank, which are overwritten.
+    void begin(const RowShape& of, double* own_rows) {
+        begin(of);
+        fold_into_nodes(tree, own.data(), int(own.size()), own_rows, shape, rows.data());
+    }
+    size_t rows_of_own() const { return own_rows; }
     int64_t received_nodes(size_t hop) const { return int64_t(received[hop].size()); }
     int64_t additions() const { return folder.additions; }
 
@@ -82,7 +89,8 @@ public:
     }
 
 private:
-    TreeNode root;
+    const SumTree tree;
+    size_t own_rows;
     Cover own, held, below;
     std::vector<Cover> received, joined;  // by hop
     std::vector<double> next_rows;
@@ -92,26 +100,26 @@ private:
 
     Cover cover(const int64_t* cuts, const RankRange& range) const {
         Cover found;
-        if (!range.empty()) cover_leaves(root, cuts[range.begin], cuts[range.end], found);
+        if (!range.empty()) tree.cover(tree.root(), cuts[range.begin], cuts[range.end], found);
         return found;
     }
 };
 
 class TreeSums {
 public:
-    TreeSums(int rank, const int64_t* cuts, const int64_t* homes, int ranks, double shared)
+    TreeSums(int rank, const int64_t* cuts, int64_t tiles, const int64_t* homes, int ranks, double shared)
         : rank(rank),
-          first_chunk(cuts[rank]),
           shared(shared),
           route(rank, homes, ranks),
-          nodes(rank, cuts, ranks, route.hops),
-          shares(rank, leaf_a_rank(ranks).data(), ranks, route.hops) {}
+          nodes(rank, cuts, ranks, tiles, route.hops),
+          shares(rank, leaf_a_rank(ranks).data(), ranks, 1, route.hops) {}
 
     const std::vector<Hop>& hops() const { return route.hops; }
     int64_t additions() const { return nodes.additions() + shares.additions(); }
+    size_t rows() const { return nodes.rows_of_own(); }
 
-    // Begins with what this rank has. `tree`: one row a chunk, which are overwritten; else one row of whole
-    // numbers, exact in any order, of every rank. with_value: the summary has a kind and a value.
+    // Begins with what this rank has. `tree`: the rows of SumTree, which are overwritten; else one row of
+    // whole numbers, exact in any order, of every rank. with_value: the summary has a kind and a value.
     void begin(const Summary& of, bool with_value, double* rows, const RowShape& of_rows, bool tree) {
         summary = of, has_value = with_value, by_tree = tree, shape = of_rows;
         const size_t width = size_t(shape.width());
@@ -125,13 +133,7 @@ public:
             plain.assign(rows, rows + width);
             return;
         }
-        nodes.begin(shape);
-        double* out = nodes.rows.data();
-        for (const TreeNode& node : nodes.own_nodes()) {
-            double* first = rows + (node.begin - first_chunk) * int64_t(width);
-            fold_rows(first, int(node.end - node.begin), shape);
-            out = std::copy_n(first, width, out);
-        }
+        nodes.begin(shape, rows);
     }
 
     // What goes with a hop; stays until the next.
@@ -185,7 +187,6 @@ public:
 private:
     static constexpr int without_value = 3;
     const int rank;
-    const int64_t first_chunk;
     const double shared;
     const RankRoute route;
     HeldNodes nodes, shares;

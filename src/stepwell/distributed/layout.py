@@ -1,12 +1,14 @@
-"""How a long vector is spread over ranks: whole chunks, whose length follows from n (and an alignment) alone.
+"""How a long vector is spread over ranks, so that sums have the same bits on any number of them.
 
-Sums are taken chunk by chunk and added by one tree over all chunks, of which every rank sends the nodes that cover its
-own. So a sum over pieces of whole chunks has the same bits on any number of ranks.
+Chunks, whose length follows from n (and an alignment) alone, are swept tile by tile. Sums of tiles are added by one
+tree, inside each chunk and then over all chunks, of which every rank sends the largest nodes that it has whole. So
+pieces may end where a chunk or a tile does: at chunks where these are dealt out evenly, since that leaves few nodes.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import math
 from collections.abc import Iterator, Sequence
@@ -22,9 +24,11 @@ from stepwell.distributed.ranks import Ranks
 
 #: How much more than its share of the chunks a rank may get, for cuts at rounder places of the tree.
 _IMBALANCE = 1.04
-#: How much more than the mean a rank may have before `split` says so, unless ranks have fewer variables than this.
-_WORTH_SAYING, _WORTH_A_RANK = 1.1, 4096
-#: What chunks are made of, and the shortest that `chunk` allows.
+#: How much more than the mean a rank may have before pieces end inside chunks, and before `split` says so.
+_NEAR, _WORTH_SAYING = 1.05, 1.1
+#: Fewer variables than this are little work, however they are dealt out.
+_WORTH_RANKS = 8192
+#: The variables of a tile, and the shortest that `chunk` allows.
 _TILE = 256
 
 
@@ -39,11 +43,14 @@ class Pieces:
     chunk_length : int
         Chunks begin at the multiples of this, and where a piece does.
     rank : int
+    on_device : bool
+        Whether sums are taken on a GPU, where a part of a chunk is swept like a chunk of its own.
     """
 
     borders: tuple[int, ...]
     chunk_length: int
     rank: int
+    on_device: bool = dataclasses.field(default=False, kw_only=True)
 
     @property
     def n(self) -> int:
@@ -65,35 +72,59 @@ class Pieces:
         """How many elements of this rank's first chunk would lie before its piece."""
         return self.begin % self.chunk_length
 
-    @property
-    def aligned(self) -> bool:
-        """Whether all pieces consist of whole chunks: then bits do not depend on the number of ranks."""
+    @functools.cached_property
+    def whole_chunks(self) -> bool:
+        """Whether all pieces consist of whole chunks."""
         return all(border % self.chunk_length == 0 or border == self.n for border in self.borders)
 
-    def chunks_of(self, rank: int) -> int:
-        """Return how many chunks a rank has."""
+    @property
+    def aligned(self) -> bool:
+        """Whether pieces end where nodes of the tree do: then bits do not depend on the number of ranks."""
+        return self.whole_chunks or self.tiles > 1
+
+    @functools.cached_property
+    def tiles(self) -> int:
+        """How many leaves of the tree of sums a chunk is: its tiles where some pieces end at these, else one."""
+        ends = (border % self.chunk_length % _TILE == 0 or border == self.n for border in self.borders)
+        return 1 if self.whole_chunks or self.on_device or not all(ends) else -(-self.chunk_length // _TILE)
+
+    @functools.cached_property
+    def cuts(self) -> list[int]:
+        """Rank r has leaves ``cuts[r]`` to ``cuts[r + 1]``; pieces of any size have trees of their own parts."""
+        if self.tiles == 1:
+            return [0, *np.cumsum([self._parts_of(rank) for rank in range(len(self.borders) - 1)]).tolist()]
+        length = self.chunk_length
+        return [border // length * self.tiles - -(border % length) // _TILE for border in self.borders]
+
+    def _parts_of(self, rank: int) -> int:
+        """Return how many chunks a rank has, and parts of such."""
         begin, end = self.borders[rank : rank + 2]
         return -(-end // self.chunk_length) - begin // self.chunk_length if end > begin else 0
 
+    @functools.cached_property
+    def chunk_starts(self) -> np.ndarray:
+        """Where this rank's chunks begin, within its piece; of a chunk of which it has tiles, the nodes of these."""
+        if self.tiles == 1:
+            parts = np.arange(self._parts_of(self.rank))
+            return np.maximum(parts * self.chunk_length - self.before, 0)
+        rows = np.array(self.tree().rows, dtype=np.int64)
+        return rows // self.tiles * self.chunk_length + rows % self.tiles * _TILE - self.begin
+
     @property
     def chunks(self) -> int:
-        """How many chunks this rank has."""
-        return self.chunks_of(self.rank)
-
-    @property
-    def cuts(self) -> list[int]:
-        """Rank r has chunks ``cuts[r]`` to ``cuts[r + 1]``."""
-        counts = [self.chunks_of(rank) for rank in range(len(self.borders) - 1)]
-        return [0, *np.cumsum(counts).tolist()]
-
-    @property
-    def chunk_starts(self) -> np.ndarray:
-        """Where this rank's chunks begin, within its piece."""
-        return np.maximum(np.arange(self.chunks) * self.chunk_length - self.before, 0)
+        """How many chunks this rank has, nodes of some of their tiles included: a row of sums is made of each."""
+        return len(self.chunk_starts)
 
     def tree(self) -> _core.RankTree:
         """Return the tree over the chunks of all ranks."""
-        return _core.RankTree(self.rank, self.cuts)
+        return _core.RankTree(self.rank, self.cuts, self.tiles)
+
+    @functools.cached_property
+    def _tile_starts(self) -> tuple[np.ndarray, np.ndarray]:
+        """Where this rank's tiles begin, and how many each of its chunks has."""
+        counts = -(-np.diff(self.chunk_starts, append=self.end - self.begin) // _TILE)
+        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        return np.repeat(self.chunk_starts, counts) + _TILE * within, counts
 
     def chunk_sums(self, values: Array) -> Array:
         """Return the sum over each of this rank's chunks of an array with one value for each of its elements.
@@ -105,12 +136,14 @@ class Pieces:
             from stepwell.distributed.device_sums import device_chunk_sums
 
             size = self.end - self.begin
-            return device_chunk_sums(values, size, self.chunks, self.chunk_length, self.before)
+            return device_chunk_sums(values, size, self._parts_of(self.rank), self.chunk_length, self.before)
         array = np.asarray(values, dtype=np.float64).reshape(-1)
         require(array.size == self.end - self.begin, "values", array.size, f"{self.end - self.begin} numbers")
         if not array.size:
             return np.zeros(0)
-        return np.add.reduceat(array, self.chunk_starts)
+        starts, counts = self._tile_starts
+        sums: np.ndarray = _core.add_tiles(np.add.reduceat(array, starts), counts)
+        return sums
 
     def total(self, ranks: Ranks, rows: np.ndarray, tree: _core.RankTree | None = None) -> np.ndarray:
         """Return the sum over the chunks of all ranks of rows (chunks, k), one for each of this rank's: one exchange.
@@ -137,8 +170,16 @@ class Layout(Pieces):
         return iter((self.begin, self.end))
 
 
-def split(n: int, comm: Any, align: int = 1, *, chunk: int | None = None, timeout: float | None = None) -> Layout:
-    """Spread n variables over the ranks of a communicator, in whole chunks.
+def split(
+    n: int,
+    comm: Any,
+    align: int = 1,
+    *,
+    chunk: int | None = None,
+    whole_chunks: bool = False,
+    timeout: float | None = None,
+) -> Layout:
+    """Spread n variables over the ranks of a communicator, with the same bits on any number of them.
 
     Parameters
     ----------
@@ -150,8 +191,12 @@ def split(n: int, comm: Any, align: int = 1, *, chunk: int | None = None, timeou
         Pieces begin and end at multiples of this: the length of a row of a grid, say.
     chunk : int, optional
         How many variables a chunk has, a multiple of `align` and of 256 or more; by default it follows from n and
-        `align`. Pieces are whole chunks, so that shorter ones can be dealt out more evenly, to more ranks; a row of
-        sums is made of each. Bits are the same on any number of ranks for one length, and others for another.
+        `align`. Shorter ones can be dealt out more evenly where pieces must end with chunks; a row of sums is made of
+        each. Bits are the same on any number of ranks for one length, and others for another.
+    whole_chunks : bool
+        Let pieces end with chunks, as those of runs on GPUs must for the same bits on any number of ranks. By default
+        they end inside chunks where the largest piece would else be above 1.05 of the mean: at multiples of 256
+        variables from where a chunk begins that are multiples of `align`, too.
     timeout : float, optional
         Seconds that a rank waits for the others in one exchange of a solver before it raises TimeoutError. By default
         what the environment variable STEPWELL_RANK_TIMEOUT says, and without it no limit. It must exceed the time that
@@ -167,7 +212,8 @@ def split(n: int, comm: Any, align: int = 1, *, chunk: int | None = None, timeou
     -----
     OptimizeWarning
         On rank 0, where a rank gets more than 1.1 times the mean: with a length of chunks that would not, if there is
-        one. Not where ranks have fewer than 4,096 variables each.
+        one. It can be so on more than n / 4,096 ranks, with an `align` that has no common multiple with 256 within a
+        chunk, and with `whole_chunks`. Of fewer than 8,192 variables nothing is said.
 
     Examples
     --------
@@ -184,21 +230,39 @@ def split(n: int, comm: Any, align: int = 1, *, chunk: int | None = None, timeou
     length, asked, ranks = int(_core.chunk_length(n, align)), 0, int(communicator.size)
     if chunk is not None:
         length = asked = read_whole("chunk", chunk, min(_TILE, n), multiple=align)
-    borders = borders_of(n, length, ranks)
-    if communicator.rank == 0 and n >= _WORTH_A_RANK * ranks:
-        _warn_of_balance(n, align, length, borders)
+    borders = borders_of(n, length, ranks, align, whole_chunks=whole_chunks)
+    if communicator.rank == 0 and n >= _WORTH_RANKS:
+        _warn_of_balance(n, align, length, borders, whole_chunks)
     return Layout(borders, length, int(communicator.rank), communicator, align, asked)
 
 
-def borders_of(n: int, length: int, ranks: int) -> tuple[int, ...]:
+def borders_of(n: int, length: int, ranks: int, align: int = 1, *, whole_chunks: bool = False) -> tuple[int, ...]:
     """Return where the pieces of n variables in chunks of a length begin and end.
 
     Examples
     --------
     >>> borders_of(10_000, 4096, 2)
+    (0, 5120, 10000)
+    >>> borders_of(10_000, 4096, 2, whole_chunks=True)
     (0, 4096, 10000)
     """
-    return tuple(min(cut * length, n) for cut in cut_chunks(-(-n // length), ranks))
+    at_chunks = tuple(min(cut * length, n) for cut in cut_chunks(-(-n // length), ranks))
+    if whole_chunks or _imbalance(at_chunks) <= _NEAR:
+        return at_chunks
+    return min(at_chunks, _borders_at_tiles(n, length, ranks, align), key=_imbalance)
+
+
+def _borders_at_tiles(n: int, length: int, ranks: int, align: int) -> tuple[int, ...]:
+    """Return even borders that may lie inside chunks, but at rounder places of their trees where these are near."""
+    near, unit = (_IMBALANCE - 1) / 2 * n / ranks, math.lcm(align, _TILE)
+    step = unit << max(int(2 * near) // unit, 1).bit_length() - 1
+    rank = np.arange(1, ranks)
+    even = n // ranks * rank + n % ranks * rank // ranks
+    begin = even // length * length
+    end = np.minimum(begin + length, n)
+    inside = np.minimum(begin + (even - begin + step // 2) // step * step, end)
+    borders = np.where(even - begin <= near, begin, np.where(end - even <= near, end, inside))
+    return (0, *borders.tolist(), n)
 
 
 def _imbalance(borders: Sequence[int]) -> float:
@@ -206,7 +270,7 @@ def _imbalance(borders: Sequence[int]) -> float:
     return max(end - begin for begin, end in itertools.pairwise(borders)) * (len(borders) - 1) / borders[-1]
 
 
-def _warn_of_balance(n: int, align: int, length: int, borders: tuple[int, ...]) -> None:
+def _warn_of_balance(n: int, align: int, length: int, borders: tuple[int, ...], whole_chunks: bool) -> None:
     ranks, most = len(borders) - 1, _imbalance(borders)
     if most <= _WORTH_SAYING:
         return
@@ -214,7 +278,8 @@ def _warn_of_balance(n: int, align: int, length: int, borders: tuple[int, ...]) 
     unit = math.lcm(align, _TILE) if 10 * ranks * math.lcm(align, _TILE) <= n else align
     longest = max(n // (10 * ranks) // unit, 1) * unit
     advice = "; give fewer ranks, or a smaller align"
-    if longest >= _TILE and _imbalance(borders_of(n, longest, ranks)) <= _WORTH_SAYING:
+    after = borders_of(n, longest, ranks, align, whole_chunks=whole_chunks)
+    if longest >= _TILE and _imbalance(after) <= _WORTH_SAYING:
         advice = f"; split(..., chunk={longest}) deals out more evenly (and has bits of its own)"
     warn_caller(
         f"{n:,} variables in chunks of {length:,} cannot be dealt out evenly to {ranks} ranks: the largest piece is "

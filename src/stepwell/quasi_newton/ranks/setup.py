@@ -13,6 +13,7 @@ import numpy as np
 
 from stepwell import _core
 from stepwell.arrays import Array, as_contiguous, copy_to_device_of, namespace_of
+from stepwell.common.checks import warn_caller
 from stepwell.distributed import Layout, Pieces, Ranks, local_piece
 from stepwell.distributed.layout import pieces_of
 from stepwell.quasi_newton.ranks.values import CHUNK_VALUES, WHOLE_VALUE, PieceVariables
@@ -70,7 +71,7 @@ def settle(
         "the dtype of x0": str(variables.dtype),
         "the place of x0": "a GPU" if variables.on_device else "the host",
         "h0": diagonal,
-        "the layout": (comm.n, comm.align, comm.chunk) if isinstance(comm, Layout) else None,
+        "the layout": (comm.n, comm.align, comm.chunk, comm.whole_chunks) if isinstance(comm, Layout) else None,
         **settings.by_option(),
     }
     ranks.agree_all(same)
@@ -79,7 +80,12 @@ def settle(
     steps = (0, 0) if box is None else box.steps
     rows = np.array(ranks.exchange(np.array([size, box is not None, boxed, *steps], dtype=float)))
     sizes = rows[:, 0].astype(int).tolist()
-    pieces = _pieces(comm, sizes, ranks.rank)
+    pieces = dataclasses.replace(_pieces(comm, sizes, ranks.rank), on_device=variables.on_device)
+    if isinstance(comm, Layout) and comm.aligned and not pieces.aligned and ranks.rank == 0:
+        warn_caller(
+            "pieces end inside chunks, which sweeps on a GPU do not know: bits are the same for these pieces alone; "
+            "give comm=split(..., whole_chunks=True) for the same on any number of ranks"
+        )
     if rows[:, 1].any():
         box = _with_bounds(box, variables)._replace(boxed=bool(rows[:, 2].all()))
         if variables.on_device:

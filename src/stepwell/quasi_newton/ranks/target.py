@@ -48,7 +48,9 @@ class PieceTarget(HostTarget):
         spare: int = 0,
     ) -> None:
         super().__init__(start, box, weights, settings, weights_vary=weights_vary, spare=spare)
-        self._engine.set_chunks(pieces.chunk_length, pieces.before, pieces.n == pieces.end - pieces.begin)
+        begins = [] if pieces.tiles == 1 else pieces.chunk_starts.tolist()
+        whole = pieces.n == pieces.end - pieces.begin
+        self._engine.set_chunks(pieces.chunk_length, pieces.before, whole, begins)
         self._tree = pieces.tree()
         #: The kinds in which values of f came.
         self.value_kinds: frozenset[float] = frozenset()
@@ -79,7 +81,7 @@ class OverRanks:
         self.ranks = ranks
         homes = ranks.find_homes() if ranks.hops else []
         self._messages = _Messages(ranks, self)
-        self._exchange = _core.RankExchange(ranks.rank, pieces.cuts, pieces.begin, self._messages, homes)
+        self._exchange = _core.RankExchange(ranks.rank, pieces.cuts, pieces.tiles, pieces.begin, self._messages, homes)
         return self._exchange
 
     def _turn_here(self, g: Array, part: int) -> None:
