@@ -142,7 +142,7 @@ struct Answer {
 
 template <class Kind, class Scalar>
 auto solve_in_memory_of(int byte, Job job, const Products& products) {
-    typedef Solver<Kind, OneCore> Small;
+    typedef State<Kind, OneCore> Small;
     Answer<Scalar> answer;
     for (auto* each : {&answer.x, &answer.dual}) each->resize(job.columns);
     answer.active.resize(job.columns);
@@ -172,11 +172,11 @@ auto solve_in_memory_of(int byte, Job job, const Products& products) {
     }
     core.kept = kept.get();
     Filled<Store<Kind, 1>> of_store(byte);
-    Filled<Small> of_solver(byte);
+    Filled<Small> of_state(byte);
     auto* const store = new (of_store.memory) Store<Kind, 1>;
-    auto* const solver = new (of_solver.memory) Small(job, 0, products, core, *store);
-    for (bool goes_on = solver->begin(); goes_on;) goes_on = solver->iterate();
-    answer.is_solved = solver->certify();
+    auto* const state = new (of_state.memory) Small(job, 0, products, core, *store);
+    for (bool goes_on = begin(*state); goes_on;) goes_on = iterate(*state);
+    answer.is_solved = certify(*state);
     return answer;
 }
 
@@ -255,17 +255,17 @@ int main() {
                   own = any_of(1, max_tabled_columns);
         const double lam = std::pow(10, uniform(-4, 0));
         solved[0] +=
-            check<Kind<EitherNumbers, one_matrix, false, no_sum, false, 64, 40>>("double", m, n, lam);
+            check<Kind<void, one_matrix, false, no_sum, false, 64, 40>>("double", m, n, lam);
         solved[1] +=
-            check<Kind<EitherNumbers, one_matrix, false, no_sum, false, 64, 40>, float>("float", m, n, lam);
+            check<Kind<void, one_matrix, false, no_sum, false, 64, 40>, float>("float", m, n, lam);
         solved[2] +=
-            check<Kind<EitherNumbers, one_matrix, false, no_sum, true, 64, 40>>("penalty", m, n, lam);
-        solved[3] += check<Kind<EitherNumbers, one_matrix, true, no_sum, false, 64, 40>>("box", m, n, 0);
+            check<Kind<void, one_matrix, false, no_sum, true, 64, 40>>("penalty", m, n, lam);
+        solved[3] += check<Kind<void, one_matrix, true, no_sum, false, 64, 40>>("box", m, n, 0);
         solved[4] +=
-            check<Kind<EitherNumbers, one_matrix, true, no_sum, true, 64, 40>>("box, penalty", m, n, lam);
-        solved[5] += check<Kind<EitherNumbers, one_matrix, false, no_sum, false, 8, 8>>("few", m, few, lam);
+            check<Kind<void, one_matrix, true, no_sum, true, 64, 40>>("box, penalty", m, n, lam);
+        solved[5] += check<Kind<void, one_matrix, false, no_sum, false, 8, 8>>("few", m, few, lam);
         solved[6] +=
-            check<Kind<EitherNumbers, own_matrix, false, no_sum, false, 16, 16>>("own", own + m, own, lam);
+            check<Kind<void, own_matrix, false, no_sum, false, 16, 16>>("own", own + m, own, lam);
     }
     // (More columns than there is room for are left, and fits that are nearly exact.)
     for (int count : solved) {

@@ -115,9 +115,9 @@ private:
 template <class Chosen, class Team>
 bool solve_small(const Job& job, const small::Products& products, const Team& team,
                  small::Store<Chosen, Team::width>& store) {
-    small::Solver<Chosen, Team> solver(job, 0, products, team, store);
-    for (bool goes_on = solver.begin(); goes_on;) goes_on = solver.iterate();
-    return solver.certify();
+    small::State<Chosen, Team> state(job, 0, products, team, store);
+    for (bool goes_on = begin(state); goes_on;) goes_on = iterate(state);
+    return certify(state);
 }
 
 template <class Chosen>
@@ -263,7 +263,7 @@ int main() {
             if (variant % 3 == 2) system.job.warm_values = system.start.data();
             const Prepared<Plain> prepared = prepare<Plain>(system.job);
             OneSystem<Plain> full(system.job, 1, 0, prepared.shared);
-            compare<Kind<NumbersOf<double>, one_matrix, false, false, false, 64, 32>>(
+            compare<Kind<double, one_matrix, false, false, false, 64, 32>>(
                 full, prepared.shared, 1e-10, "system", number, m >= n ? 1 : -1);
         }
     // More positive columns than it has room for.
@@ -277,10 +277,10 @@ int main() {
         const Prepared<Plain> prepared = prepare<Plain>(system.job);
         OneSystem<Plain> full(system.job, 1, 0, prepared.shared);
         if (variant == 0)
-            compare<Kind<NumbersOf<double>, one_matrix, false, false, false, 64, 48>>(
+            compare<Kind<double, one_matrix, false, false, false, 64, 48>>(
                 full, prepared.shared, 1e-8, "many positive", variant, 1);
         else
-            compare<Kind<NumbersOf<double>, one_matrix, false, false, false, 64, 16>>(
+            compare<Kind<double, one_matrix, false, false, false, 64, 16>>(
                 full, prepared.shared, 1e-8, "too many positive", variant, 0);
     }
     // Decays: nearly dependent columns, noisy, are solved; a fit to rounding is left.
@@ -299,7 +299,7 @@ int main() {
                           (exact ? 0.0 : 5e-3 * normal(random));
         const Prepared<Plain> prepared = prepare<Plain>(system.job);
         OneSystem<Plain> full(system.job, 1, 0, prepared.shared);
-        const bool done = compare<Kind<NumbersOf<double>, one_matrix, false, false, false, 64, 32>>(
+        const bool done = compare<Kind<double, one_matrix, false, false, false, 64, 32>>(
             full, prepared.shared, 1e-6, "decay", variant, exact && damping == 0 ? 0 : -1);
         if (!exact && !done) ++decays_left;
     }
@@ -344,28 +344,28 @@ int main() {
                 OneSystem<General> full(job, 1, 0, shared);
                 const int what = 1000 * n + 100 * twist + feature;
                 if (feature == box)
-                    compare<Kind<NumbersOf<double>, one_matrix, true, false, false, 64, 32>>(
+                    compare<Kind<double, one_matrix, true, false, false, 64, 32>>(
                         full, shared, 1e-8, "box", what, -1);
                 else if (feature == simplex || feature == range)
-                    compare<Kind<NumbersOf<double>, one_matrix, true, true, false, 32, 24>>(
+                    compare<Kind<double, one_matrix, true, true, false, 32, 24>>(
                         full, shared, 1e-8, "sum", what, -1);
                 else if (feature == smooth)
-                    compare<Kind<NumbersOf<double>, some_matrices, true, false, true, 32, 24>>(
+                    compare<Kind<double, some_matrices, true, false, true, 32, 24>>(
                         full, shared, 1e-8, "penalty", what, -1);
                 else if (feature == searched)
-                    compare<Kind<NumbersOf<double>, one_matrix, true, false, true, 32, 24>>(
+                    compare<Kind<double, one_matrix, true, false, true, 32, 24>>(
                         full, shared, 1e-5, "search", what, -1);
                 else if (twist % 5 == 4)
-                    compare<Kind<NumbersOf<double>, small::normal_equations, true, true, false, 32, 24>>(
+                    compare<Kind<double, small::normal_equations, true, true, false, 32, 24>>(
                         full, shared, 1e-8, "normal equations, sum", what, -1);
                 else
-                    compare<Kind<NumbersOf<double>, small::normal_equations, true, false, false, 32, 24>>(
+                    compare<Kind<double, small::normal_equations, true, false, false, 32, 24>>(
                         full, shared, 1e-8, "normal equations", what, -1);
                 if (feature != box || m < n) continue;
                 const std::vector<double> table = table_of(problem.system);
                 job.tables = table.data();
                 OneSystem<General> own(job, 1, 0);
-                compare<Kind<NumbersOf<double>, own_matrix, true, false, false, 16, 16>>(own, Shared(), 1e-8,
+                compare<Kind<double, own_matrix, true, false, false, 16, 16>>(own, Shared(), 1e-8,
                                                                                          "own box", what, -1);
             }
     // Matrices of one system each, with tables: x >= 0, damped; in units that have no products to work with.
@@ -387,7 +387,7 @@ int main() {
             const std::vector<double> table = table_of(system);
             system.job.tables = table.data();
             OneSystem<Plain> full(system.job, 1, 0);
-            compare<Kind<NumbersOf<double>, own_matrix, false, false, false, 16, 16>>(
+            compare<Kind<double, own_matrix, false, false, false, 16, 16>>(
                 full, Shared(), 1e-10, "own matrix", number, tiny ? 0 : 1);
         }
     std::printf("%d solved, %d left, %d of the decays\n", solved, left, decays_left);

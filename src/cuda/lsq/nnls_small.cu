@@ -17,8 +17,7 @@ using namespace stepwell;
 using namespace stepwell::lsq;
 
 typedef SW_SCALAR Scalar;
-typedef small::Kind<NumbersOf<Scalar>, small::SW_SOURCE, SW_BOUNDED, SW_SUMMED, SW_PENALIZED, SW_COLUMNS,
-                    SW_POSITIONS>
+typedef small::Kind<Scalar, small::SW_SOURCE, SW_BOUNDED, SW_SUMMED, SW_PENALIZED, SW_COLUMNS, SW_POSITIONS>
     Kind;
 
 // What all systems have, in shared memory.
@@ -76,9 +75,9 @@ extern "C" __global__ void __launch_bounds__(SW_THREADS, SW_BLOCKS)
         }
         if constexpr (Kind::source == small::own_matrix)
             products.table = job.tables + system * small::table_length(job.columns);
-        small::Solver<Kind, small::WarpLanes> solver(job, system, products, lanes, store);
-        for (bool goes_on = solver.begin(); goes_on;) goes_on = solver.iterate();
-        if (!solver.certify() && lanes.lane() == 0)
+        small::State<Kind, small::WarpLanes> state(job, system, products, lanes, store);
+        for (bool goes_on = begin(state); goes_on;) goes_on = iterate(state);
+        if (!certify(state) && lanes.lane() == 0)
             launch.list[atomicAdd(reinterpret_cast<unsigned long long*>(launch.handed), 1ull)] = system;
         __syncwarp();
     }
@@ -107,12 +106,12 @@ extern "C" __global__ void __launch_bounds__(SW_THREADS, SW_BLOCKS)
         if constexpr (Kind::source == small::own_matrix)
             products.table = job.tables + system * small::table_length(job.columns);
         small::Store<Kind, 1> store;
-        small::Solver<Kind, small::OneLane> solver(job, system, products, small::OneLane(), store);
-        bool goes_on = there && solver.begin();
+        small::State<Kind, small::OneLane> state(job, system, products, small::OneLane(), store);
+        bool goes_on = there && begin(state);
         // Threads that are done wait here for the others, so that all that are not take each step together.
         while (__any_sync(0xffffffffu, goes_on))
-            if (goes_on) goes_on = solver.iterate();
-        if (there && !solver.certify())
+            if (goes_on) goes_on = iterate(state);
+        if (there && !certify(state))
             launch.list[atomicAdd(reinterpret_cast<unsigned long long*>(launch.handed), 1ull)] = system;
         __syncwarp();
     }

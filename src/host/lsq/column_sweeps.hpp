@@ -2,7 +2,7 @@
 // whole number of eights.
 #pragma once
 
-#include "core/lsq/small/system.hpp"
+#include "core/lsq/small/tables.hpp"
 #include "host/lsq/kept_inverses.hpp"
 #include "host/lsq/triangle_sweeps.hpp"
 

@@ -1,5 +1,5 @@
 // The caller's numbers, float or double, told apart at run time: the host's solvers are compiled once for
-// both.
+// both, as NumbersOf<void>.
 #pragma once
 
 #include "core/lsq/numbers.hpp"
@@ -7,11 +7,12 @@
 SW_BEGIN
 namespace lsq {
 
-struct EitherNumbers {
+template <>
+struct NumbersOf<void> {
     bool rounds = false;  // they are floats
 
-    EitherNumbers() {}
-    explicit EitherNumbers(const Job& job) : rounds(job.single) {}
+    NumbersOf() {}
+    explicit NumbersOf(const Job& job) : rounds(job.single) {}
 
     double rounded(double value) const { return rounds ? double(float(value)) : value; }
     double read(const void* from, int64_t i) const {
@@ -38,6 +39,7 @@ struct EitherNumbers {
         return rounds ? body(static_cast<float*>(values)) : body(static_cast<double*>(values));
     }
 };
+typedef NumbersOf<void> EitherNumbers;
 
 }  // namespace lsq
 SW_END

@@ -22,13 +22,13 @@ void guess(SmallSystems& given, int64_t system, int here, small::OneCore& core) 
     const Job& job = given.job;
     if (!given.guesses_known) {
         small::Store<Kind, 1> store;
-        small::Solver<Kind, small::OneCore> solver(job, system, given.products, core, store);
+        small::State<Kind, small::OneCore> state(job, system, given.products, core, store);
         given.guesses_known = true;
         given.has_guesses =
-            !job.constraints.mask && !job.warm_values && !job.warm_marks && solver.keep_inverse_of_all();
+            !job.constraints.mask && !job.warm_values && !job.warm_marks && keep_inverse_of_all(state);
         if (given.has_guesses)
             given.guess_table.take(given.products, given.kept->of(small::bit_of(job.columns) - 1),
-                                   job.columns, Kind::summed, solver.counted());
+                                   job.columns, Kind::summed, state.counts);
     }
     if (!given.has_guesses) return;
     const auto find = job.columns <= 4 ? small::UnconstrainedBatch<Kind, 4>::find
@@ -40,7 +40,7 @@ void guess(SmallSystems& given, int64_t system, int here, small::OneCore& core) 
 template <class Kind>
 void multiply(SmallSystems& given, int64_t system, int64_t end, const Shared& shared, small::OneCore& core) {
     typedef small::OneCore Core;
-    constexpr bool guesses = small::Solver<Kind, Core>::sweeps_signs;
+    constexpr bool guesses = small::State<Kind, Core>::sweeps_signs;
     const Job& job = given.job;
     const int length = linear_length(job);
     if (system < given.first || system >= given.last || shared.columns != given.multiplied) {
@@ -110,10 +110,10 @@ bool solve_as(SmallSystems& given, int64_t system, int64_t end, const Shared& sh
         products.table = given.table.get();
     }
     small::Store<Kind, 1> store;
-    small::Solver<Kind, small::OneCore> solver(job, system, products, core, store);
-    bool goes_on = solver.begin();
-    while (goes_on) goes_on = solver.iterate();
-    return solver.certify();
+    small::State<Kind, small::OneCore> state(job, system, products, core, store);
+    bool goes_on = begin(state);
+    while (goes_on) goes_on = iterate(state);
+    return certify(state);
 }
 
 // Whether all systems have the bounds (0, inf).
@@ -134,18 +134,17 @@ SolveFunction solve_function_of(const Job& job) {
     constexpr bool summable = source != small::own_matrix;
     if constexpr (source == small::one_matrix && !penalized)
         if (constraints.summed && asks_no_more_than_signs(job))
-            return constraints.slack ? solve_as<small::Kind<EitherNumbers, source, false, small::any_sum,
-                                                            penalized, capacity, positions>>
-                                     : solve_as<small::Kind<EitherNumbers, source, false, small::given_sum,
-                                                            penalized, capacity, positions>>;
+            return constraints.slack
+                       ? solve_as<
+                             small::Kind<void, source, false, small::any_sum, penalized, capacity, positions>>
+                       : solve_as<small::Kind<void, source, false, small::given_sum, penalized, capacity,
+                                              positions>>;
     if constexpr (summable)
         if (constraints.summed)
-            return solve_as<
-                small::Kind<EitherNumbers, source, true, small::any_sum, penalized, capacity, positions>>;
+            return solve_as<small::Kind<void, source, true, small::any_sum, penalized, capacity, positions>>;
     if (constraints.general && !asks_no_more_than_signs(job))
-        return solve_as<
-            small::Kind<EitherNumbers, source, true, small::no_sum, penalized, capacity, positions>>;
-    return solve_as<small::Kind<EitherNumbers, source, false, small::no_sum, penalized, capacity, positions>>;
+        return solve_as<small::Kind<void, source, true, small::no_sum, penalized, capacity, positions>>;
+    return solve_as<small::Kind<void, source, false, small::no_sum, penalized, capacity, positions>>;
 }
 
 // Of one matrix.

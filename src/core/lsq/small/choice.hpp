@@ -2,7 +2,7 @@
 // shape alone, so that no answer depends on the batch it is in.
 #pragma once
 
-#include "core/lsq/small/system.hpp"
+#include "core/lsq/small/tables.hpp"
 
 SW_BEGIN
 namespace lsq {

@@ -1,266 +1,269 @@
 // How a small system begins: what is given is read, and every column is put at a bound or in the factor.
 #pragma once
 
-#include "core/lsq/small/system.hpp"
+#include "core/lsq/small/rows.hpp"
+#include "core/lsq/small/set.hpp"
 
 SW_BEGIN
 namespace lsq {
 namespace small {
 
-template <class Kind, class Lanes>
-struct Start : System<Kind, Lanes> {
-    using Base = System<Kind, Lanes>;
-    using Base::at_upper;
-    using Base::b_norm;
-    using Base::c;
-    using Base::count;
-    using Base::excluded;
-    using Base::far_above;
-    using Base::far_below;
-    using Base::job;
-    using Base::keeps_sum;
-    using Base::lanes;
-    using Base::masked;
-    using Base::n;
-    using Base::nonzero;
-    using Base::numbers;
-    using Base::own_columns;
-    using Base::own_inverse;
-    using Base::own_norms;
-    using Base::products;
-    using Base::rho;
-    using Base::squared_b;
-    using Base::sweeps_signs;
-    using Base::system;
-    using Base::table;
-    using Base::w;
-    using Base::width;
-    using Base::x;
+template <class State>
+SW_HD double coefficient_square(const State& s, int j) {
+    if constexpr (State::summed)
+        return s.rho * s.coefficient(j) * s.coefficient(j);
+    else
+        return 0.0;
+}
 
-    SW_HD Start(const Job& job, int64_t system, const Products& products, const Lanes& lanes,
-                Store<Kind, Lanes::width>& store)
-        : Base(job, system, products, lanes, store) {}
+// For columns of zeros there is nothing but the row of a sum.
+template <class State>
+SW_HD double judged_square(const State& s, int j) {
+    const double square = s.square(j);
+    return square > 0 ? square : coefficient_square(s, j);
+}
 
-    // Reads what is given, and puts every column at a bound or, without bounds, in the factor. False where
-    // another solver has to see to it: it is told apart there what is wrong, if something is.
-    SW_HD bool read() {
-        excluded = n < 64 ? ~uint64_t(0) << n : 0;
-        if constexpr (Lanes::has_sweeps)
-            lanes.clear_two(sweeps_signs && products.guess ? w : x, w, this->swept());
-        this->template each<own_columns>(this->swept(), [&](int j, int t) {
-            if constexpr (!Lanes::has_sweeps) x[j] = w[j] = 0;
-            if constexpr (!(Kind::shares && Lanes::has_sweeps)) c[t] = 0;
-            if constexpr (own_norms) own_inverse[t] = 0;
+template <class State>
+SW_HD void find_inverse_norms(const State& s, double* inverse) {
+    s.each_column([&](int j, int t) { inverse[t] = judged_square(s, j); });
+    if constexpr (State::has_sweeps)
+        s.lanes.invert_roots(inverse, s.n);
+    else
+        s.each_column([&](int, int t) { inverse[t] = inverse[t] > 0 ? 1 / square_root(inverse[t]) : 0.0; });
+}
+
+// Norms for the scores, with the lambda of this system.
+template <class State>
+SW_HD void find_norms(State& s) {
+    if constexpr (!State::own_norms) return;
+    find_inverse_norms(s, s.own_inverse);
+}
+
+// A power of four near the mean square of the largest column's entries, over the largest coefficient's:
+// the row then counts as much as one of A.
+template <class State>
+SW_HD double weight_of_sum(const State& s) {
+    double highest = 0, largest = 0;
+    SW_ROLLED
+    for (int j = 0; j < s.job.columns; ++j) {
+        const double own = s.scale(j), coefficient = s.coefficient(j) / own;
+        if (own > 0) highest = max_of(highest, s.gram(j, j) / (own * own));
+        largest = max_of(largest, coefficient);
+    }
+    const double root = highest > 0 ? square_root(highest / max_of(s.job.rows, 1)) / largest : 1 / largest;
+    const double power = power_below(root);
+    return 1 / (power * power);
+}
+
+template <class State>
+SW_HD void keep_sum(State& s, KeptSum& kept) {
+    for (int j = 0; j < padded(s.n); ++j) kept.coefficients[j] = j < s.n ? s.find_coefficient(j) : 0.0;
+    kept.weight = s.rho = weight_of_sum(s);
+    for (int j = s.n; j < padded(s.n); ++j) kept.inverse_norm[j] = kept.norm[j] = 0;
+    find_inverse_norms(s, kept.inverse_norm);
+    for (int j = 0; j < s.n; ++j) {
+        kept.norm[j] = s.square(j) * kept.inverse_norm[j];
+        kept.inverse[j] = 1 / kept.coefficients[j];
+        if (!(s.scale(j) > 0) || !(kept.inverse_norm[j] > 0)) kept.nothing |= bit_of(j);
+        const int best = kept.pivot;
+        if (kept.coefficients[j] * kept.norm[best] > kept.coefficients[best] * kept.norm[j]) kept.pivot = j;
+    }
+}
+
+// Reads what is given, and puts every column at a bound or, without bounds, in the factor. False where
+// another solver has to see to it: it is told apart there what is wrong, if something is.
+template <class State>
+SW_HD bool read(State& s) {
+    s.excluded = s.n < 64 ? ~uint64_t(0) << s.n : 0;
+    if constexpr (State::has_sweeps)
+        s.lanes.clear_two(State::sweeps_signs && s.products.guess ? s.w : s.x, s.w, s.swept());
+    s.template each<State::own_columns>(s.swept(), [&](int j, int t) {
+        if constexpr (!State::has_sweeps) s.x[j] = s.w[j] = 0;
+        if constexpr (!(State::shares && State::has_sweeps)) s.c[t] = 0;
+        if constexpr (State::own_norms) s.own_inverse[t] = 0;
+    });
+    read_mask(s);
+    s.lanes.sync();
+    if constexpr (State::shares && State::has_sweeps) {
+        s.lanes.gather(s.products.linear, s.products.linear_step, s.c, s.swept());
+        s.squared_b = s.products.squared_b;
+    } else if constexpr (State::shares) {
+        s.squared_b = residual_of_rows<true>(s, false);
+        s.each_column([&](int j, int t) { s.c[t] = s.w[j]; });
+    } else if (!read_table(s)) {
+        return false;
+    }
+    if (!(s.squared_b == 0 ? is_zero(s) : is_in_range(s.squared_b))) return false;
+    s.b_norm = square_root(s.squared_b);
+    if constexpr (State::keeps_sum) {
+        if (!(s.products.sum->weight > 0)) keep_sum(s, *s.products.sum);
+        s.rho = s.products.sum->weight;
+    } else if constexpr (State::summed && State::shares && State::has_sweeps) {
+        if (!(s.products.sum->weight > 0)) s.products.sum->weight = weight_of_sum(s);
+        s.rho = s.products.sum->weight;
+    } else if constexpr (State::summed) {
+        s.rho = weight_of_sum(s);
+    }
+    find_norms(s);
+    return put_at_bounds(s);
+}
+
+template <class State>
+SW_HD void read_mask(State& s) {
+    const Constraints& constraints = s.job.constraints;
+    if (!constraints.mask) return;
+    const uint8_t* mask = constraints.mask + s.system * constraints.mask_stride;
+    s.each_column([&](int j, int) {
+        if (j < s.job.columns && !mask[j]) s.masked |= bit_of(j);
+    });
+    s.masked = s.lanes.join(s.masked);
+}
+
+template <class State>
+SW_HD bool read_table(State& s) {
+    double odd = 0, highest = 0;
+    const double* linear = nullptr;
+    if constexpr (State::source == own_matrix) {
+        linear = s.products.table + s.n * s.n;
+        if (!read_products(s, s.products.table, s.n)) odd = 1;
+        s.squared_b = s.products.table[s.n * (s.n + 1)];
+    } else if constexpr (State::source == normal_equations) {
+        const Constraints& constraints = s.job.constraints;
+        linear = constraints.linear + s.system * constraints.linear_stride;
+        if (!read_products(s, constraints.gram + s.system * constraints.gram_stride, s.job.columns)) odd = 1;
+    }
+    s.each_column([&](int j, int t) {
+        double& square = s.table[j * State::capacity + j];
+        if (j < s.job.columns) s.c[t] = linear[j];
+        // (Of general problems the damping is zero.)
+        if constexpr (State::source == own_matrix) square += s.job.options.damping * s.job.options.damping;
+        odd += s.c[t] - s.c[t];
+        // (A square of zero may be one of entries too small for it.)
+        if ((State::source == own_matrix || square != 0) && !(square > 1e-200 && square < 1e200)) odd = 1;
+        if (State::source == normal_equations && square > 0)
+            highest = max_of(highest, absolute(s.c[t]) * power_below(square_root(square)));
+    });
+    s.lanes.sync();
+    if constexpr (State::source == normal_equations) {
+        const Constraints& constraints = s.job.constraints;
+        const double given =
+            constraints.squared_b ? constraints.squared_b[s.system * constraints.squared_b_stride] : 0.0;
+        highest = s.lanes.most(highest);
+        s.squared_b = given > 0 ? given : highest * highest;
+    }
+    return !s.lanes.any(!(odd == 0));
+}
+
+// The products that are given, of `given` columns, and zeros for a slack. False where one is not finite.
+template <class State>
+SW_HD bool read_products(State& s, const double* from, int given) {
+    if constexpr (State::has_sweeps) {
+        return s.lanes.copy_rows(from, given, s.n, s.table, State::capacity);
+    } else {
+        double odd = 0;
+        s.each_column([&](int j, int) {
+            for (int i = 0; i < s.n; ++i) {
+                const double value = i < given && j < given ? from[i * given + j] : 0.0;
+                s.table[i * State::capacity + j] = value;
+                odd += value - value;
+            }
         });
-        read_mask();
-        lanes.sync();
-        if constexpr (Kind::shares && Lanes::has_sweeps) {
-            lanes.gather(products.linear, products.linear_step, c, this->swept());
-            squared_b = products.squared_b;
-        } else if constexpr (Kind::shares) {
-            squared_b = this->template residual_of_rows<true>(false);
-            this->each_column([&](int j, int t) { c[t] = w[j]; });
-        } else if (!read_table()) {
-            return false;
-        }
-        if (!(squared_b == 0 ? is_zero() : is_in_range(squared_b))) return false;
-        b_norm = square_root(squared_b);
-        if constexpr (keeps_sum) {
-            if (!(products.sum->weight > 0)) keep_sum(*products.sum);
-            rho = products.sum->weight;
-        } else if constexpr (Kind::summed && Kind::shares && Lanes::has_sweeps) {
-            if (!(products.sum->weight > 0)) products.sum->weight = weight_of_sum();
-            rho = products.sum->weight;
-        } else if constexpr (Kind::summed) {
-            rho = weight_of_sum();
-        }
-        this->find_norms();
-        return put_at_bounds();
+        return odd == 0;
     }
+}
 
-    SW_HD void keep_sum(KeptSum& kept) {
-        for (int j = 0; j < padded(n); ++j) kept.coefficients[j] = j < n ? this->find_coefficient(j) : 0.0;
-        kept.weight = rho = weight_of_sum();
-        for (int j = n; j < padded(n); ++j) kept.inverse_norm[j] = kept.norm[j] = 0;
-        this->find_inverse_norms(kept.inverse_norm);
-        for (int j = 0; j < n; ++j) {
-            kept.norm[j] = this->square(j) * kept.inverse_norm[j];
-            kept.inverse[j] = 1 / kept.coefficients[j];
-            if (!(this->scale(j) > 0) || !(kept.inverse_norm[j] > 0)) kept.nothing |= bit_of(j);
-            const int best = kept.pivot;
-            if (kept.coefficients[j] * kept.norm[best] > kept.coefficients[best] * kept.norm[j])
-                kept.pivot = j;
-        }
-    }
-
-private:
-    SW_HD void read_mask() {
-        const Constraints& constraints = job.constraints;
-        if (!constraints.mask) return;
-        const uint8_t* mask = constraints.mask + system * constraints.mask_stride;
-        this->each_column([&](int j, int) {
-            if (j < job.columns && !mask[j]) masked |= bit_of(j);
-        });
-        masked = lanes.join(masked);
-    }
-
-    // The products that are given, of `given` columns, and zeros for a slack. False where one is not finite.
-    SW_HD bool read_products(const double* from, int given) {
-        if constexpr (Lanes::has_sweeps) {
-            return lanes.copy_rows(from, given, n, table, Kind::capacity);
-        } else {
-            double odd = 0;
-            this->each_column([&](int j, int) {
-                for (int i = 0; i < n; ++i) {
-                    const double value = i < given && j < given ? from[i * given + j] : 0.0;
-                    table[i * Kind::capacity + j] = value;
-                    odd += value - value;
-                }
-            });
-            return odd == 0;
-        }
-    }
-
-    SW_HD bool read_table() {
-        double odd = 0, highest = 0;
-        const double* linear = nullptr;
-        if constexpr (Kind::source == own_matrix) {
-            linear = products.table + n * n;
-            if (!read_products(products.table, n)) odd = 1;
-            squared_b = products.table[n * (n + 1)];
-        } else if constexpr (Kind::source == normal_equations) {
-            const Constraints& constraints = job.constraints;
-            linear = constraints.linear + system * constraints.linear_stride;
-            if (!read_products(constraints.gram + system * constraints.gram_stride, job.columns)) odd = 1;
-        }
-        this->each_column([&](int j, int t) {
-            double& square = table[j * Kind::capacity + j];
-            if (j < job.columns) c[t] = linear[j];
-            // (Of general problems the damping is zero.)
-            if constexpr (Kind::source == own_matrix) square += job.options.damping * job.options.damping;
-            odd += c[t] - c[t];
-            // (A square of zero may be one of entries too small for it.)
-            if ((Kind::source == own_matrix || square != 0) && !(square > 1e-200 && square < 1e200)) odd = 1;
-            if (Kind::source == normal_equations && square > 0)
-                highest = max_of(highest, absolute(c[t]) * power_below(square_root(square)));
-        });
-        lanes.sync();
-        if constexpr (Kind::source == normal_equations) {
-            const Constraints& constraints = job.constraints;
-            const double given =
-                constraints.squared_b ? constraints.squared_b[system * constraints.squared_b_stride] : 0.0;
-            highest = lanes.most(highest);
-            squared_b = given > 0 ? given : highest * highest;
-        }
-        return !lanes.any(!(odd == 0));
-    }
-
-    // Whether b is, and not only its square.
-    SW_HD bool is_zero() const {
-        bool none = true;
-        if constexpr (Kind::source != normal_equations) {
-            SW_ROLLED
-            for (int i = lanes.lane(); i < job.rows; i += width)
-                none = none && numbers.read(this->b(), i) == 0;
-        }
-        return !lanes.any(!none);
-    }
-
-    // A power of four near the mean square of the largest column's entries, over the largest coefficient's:
-    // the row then counts as much as one of A.
-    SW_HD double weight_of_sum() const {
-        double highest = 0, largest = 0;
+// Whether b is, and not only its square.
+template <class State>
+SW_HD bool is_zero(const State& s) {
+    bool none = true;
+    if constexpr (State::source != normal_equations) {
         SW_ROLLED
-        for (int j = 0; j < job.columns; ++j) {
-            const double own = this->scale(j), coefficient = this->coefficient(j) / own;
-            if (own > 0) highest = max_of(highest, this->gram(j, j) / (own * own));
-            largest = max_of(largest, coefficient);
-        }
-        const double root = highest > 0 ? square_root(highest / max_of(job.rows, 1)) / largest : 1 / largest;
-        const double power = power_below(root);
-        return 1 / (power * power);
+        for (int i = s.lanes.lane(); i < s.job.rows; i += State::width)
+            none = none && s.numbers.read(s.b(), i) == 0;
     }
+    return !s.lanes.any(!none);
+}
 
-    // Which bounds of column j are far, as a BoundSide. Called for few columns.
-    SW_CALL int far_sides(double low, double high, double low_in_units, double high_in_units,
-                          double reach) const {
-        if (!(low < high)) return 0;
-        return (is_finite(low) && absolute(low_in_units) > reach ? int(lower_side) : 0) |
-               (is_finite(high) && absolute(high_in_units) > reach ? int(upper_side) : 0);
-    }
-    // What b, or the sum, would make of x_j if nothing else took part in it.
-    SW_HD double reach_of(int j, double inverse) const {
-        double reach = b_norm * inverse;
-        if constexpr (Kind::summed) {
-            const double s = this->coefficient(j);
-            if (s > 0) reach += absolute(this->sum_range().sum) / s;
-        }
-        return reach;
-    }
-
-    SW_HD bool put_at_bounds() {
-        uint64_t out = 0, up = 0, not_zero = 0, unbounded = 0;
-        bool crossed = false;  // bounds; or a square is beyond the largest number
-        if constexpr (Lanes::has_sweeps && Kind::shares && !own_norms && !Kind::bounded) {
-            excluded |= (keeps_sum ? products.sum->nothing : products.nothing) | masked;
-            return true;
-        }
-        uint64_t below = 0, above = 0;
-        this->each_column([&](int j, int t) {
-            const uint64_t bit = bit_of(j);
-            const bool nothing = !(this->scale(j) > 0) || !(this->inverse_norm(j, t) > 0),
-                       masked = this->is_masked(j);
-            if (nothing || masked) out |= bit;
-            // For another solver: squares beyond the largest number, and columns that are there in L alone.
-            if (Kind::penalized && !masked && (nothing || !(this->square(j) < double_infinity)))
-                crossed = true;
-            if constexpr (Kind::bounded) {
-                double low = this->given_bound(j, false), high = this->given_bound(j, true);
-                if constexpr (Kind::boxed) {
-                    // (Of a column that changes nothing any bound but zero is far.)
-                    const double reach = nothing ? 0.0 : far_bounds * reach_of(j, this->inverse_norm(j, t)),
-                                 lowest = nothing ? low : this->in_units_of(j, low),
-                                 highest = nothing ? high : this->in_units_of(j, high);
-                    if (max_of(absolute(lowest), absolute(highest)) > reach && !this->is_slack(j) &&
-                        !masked) {
-                        const int far = far_sides(low, high, lowest, highest, reach);
-                        if (far & lower_side) low = -double_infinity, below |= bit;
-                        if (far & upper_side) high = double_infinity, above |= bit;
-                    }
-                }
-                const bool fixed = low == high;
-                crossed = crossed || !(low <= high);
-                if (fixed) out |= bit;
-                if (masked) return;
-                if (!is_finite(low) && !is_finite(high)) {
-                    if (!nothing && !fixed) unbounded |= bit;
-                    return;
-                }
-                const bool at_upper = !is_finite(low) || (high == 0 && this->is_slack(j));
-                if (at_upper) up |= bit;
-                if (this->scale(j) > 0) x[j] = this->in_units_of(j, at_upper ? high : low);
-                if (x[j] != 0) not_zero |= bit;
-            }
-        });
-        lanes.sync();
-        excluded |= lanes.join(out);
-        if constexpr (Kind::boxed) {
-            far_below = lanes.join(below);
-            far_above = lanes.join(above);
-        }
-        if (lanes.any(crossed)) return false;
-        if constexpr (Kind::bounded) {
-            at_upper = lanes.join(up);
-            nonzero = lanes.join(not_zero);
-            SW_ROLLED
-            for (uint64_t rest = lanes.join(unbounded); rest; rest &= rest - 1) {
-                if (count == Kind::positions) return false;
-                this->enter(lowest_of(rest));
-            }
-        }
+template <class State>
+SW_HD bool put_at_bounds(State& s) {
+    uint64_t out = 0, up = 0, not_zero = 0, unbounded = 0;
+    bool crossed = false;  // bounds; or a square is beyond the largest number
+    if constexpr (State::has_sweeps && State::shares && !State::own_norms && !State::bounded) {
+        s.excluded |= (State::keeps_sum ? s.products.sum->nothing : s.products.nothing) | s.masked;
         return true;
     }
-};
+    uint64_t below = 0, above = 0;
+    s.each_column([&](int j, int t) {
+        const uint64_t bit = bit_of(j);
+        const bool nothing = !(s.scale(j) > 0) || !(s.inverse_norm(j, t) > 0), masked = s.is_masked(j);
+        if (nothing || masked) out |= bit;
+        // For another solver: squares beyond the largest number, and columns that are there in L alone.
+        if (State::penalized && !masked && (nothing || !(s.square(j) < double_infinity))) crossed = true;
+        if constexpr (State::bounded) {
+            double low = s.given_bound(j, false), high = s.given_bound(j, true);
+            if constexpr (State::boxed) {
+                // (Of a column that changes nothing any bound but zero is far.)
+                const double reach = nothing ? 0.0 : far_bounds * reach_of(s, j, s.inverse_norm(j, t)),
+                             lowest = nothing ? low : s.in_units_of(j, low),
+                             highest = nothing ? high : s.in_units_of(j, high);
+                if (max_of(absolute(lowest), absolute(highest)) > reach && !s.is_slack(j) && !masked) {
+                    const int far = far_sides(s, low, high, lowest, highest, reach);
+                    if (far & lower_side) low = -double_infinity, below |= bit;
+                    if (far & upper_side) high = double_infinity, above |= bit;
+                }
+            }
+            const bool fixed = low == high;
+            crossed = crossed || !(low <= high);
+            if (fixed) out |= bit;
+            if (masked) return;
+            if (!is_finite(low) && !is_finite(high)) {
+                if (!nothing && !fixed) unbounded |= bit;
+                return;
+            }
+            const bool at_upper = !is_finite(low) || (high == 0 && s.is_slack(j));
+            if (at_upper) up |= bit;
+            if (s.scale(j) > 0) s.x[j] = s.in_units_of(j, at_upper ? high : low);
+            if (s.x[j] != 0) not_zero |= bit;
+        }
+    });
+    s.lanes.sync();
+    s.excluded |= s.lanes.join(out);
+    if constexpr (State::boxed) {
+        s.far_below = s.lanes.join(below);
+        s.far_above = s.lanes.join(above);
+    }
+    if (s.lanes.any(crossed)) return false;
+    if constexpr (State::bounded) {
+        s.at_upper = s.lanes.join(up);
+        s.nonzero = s.lanes.join(not_zero);
+        SW_ROLLED
+        for (uint64_t rest = s.lanes.join(unbounded); rest; rest &= rest - 1) {
+            if (s.count == State::positions) return false;
+            enter(s, lowest_of(rest));
+        }
+    }
+    return true;
+}
+
+// Which bounds of column j are far, as a BoundSide. Called for few columns.
+template <class State>
+SW_CALL int far_sides(const State& s, double low, double high, double low_in_units, double high_in_units,
+                      double reach) {
+    if (!(low < high)) return 0;
+    return (is_finite(low) && absolute(low_in_units) > reach ? int(lower_side) : 0) |
+           (is_finite(high) && absolute(high_in_units) > reach ? int(upper_side) : 0);
+}
+
+// What b, or the sum, would make of x_j if nothing else took part in it.
+template <class State>
+SW_HD double reach_of(const State& s, int j, double inverse) {
+    double reach = s.b_norm * inverse;
+    if constexpr (State::summed) {
+        const double coefficient = s.coefficient(j);
+        if (coefficient > 0) reach += absolute(s.sum_range().sum) / coefficient;
+    }
+    return reach;
+}
 
 }  // namespace small
 }  // namespace lsq

@@ -1,6 +1,7 @@
 // What a small system is compiled for, the products it works with, and the memory of its own.
 #pragma once
 
+#include "core/lsq/numbers.hpp"
 #include "core/lsq/small/lanes.hpp"
 #include "core/lsq/workspace.hpp"
 
@@ -42,11 +43,12 @@ SW_HD int64_t shared_length(int columns, int rows, int width) {
 enum Sum { no_sum, any_sum, given_sum };
 
 // What is compiled for: fewer than 64 columns, at most `capacity`, a slack column included; at most
-// `positions` of them in the factor.
-template <class NumberType, int from, bool has_bounds, int sum, bool has_penalty, int capacity_,
-          int positions_>
+// `positions` of them in the factor; the caller's numbers of a type. (By a type of lsq, such as the one that
+// reads them, functions of the solver for all sizes would be looked up beside those of small: many have the
+// same names.)
+template <class Scalar, int from, bool has_bounds, int sum, bool has_penalty, int capacity_, int positions_>
 struct Kind {
-    typedef NumberType Numbers;  // the caller's
+    typedef NumbersOf<Scalar> Numbers;
     static constexpr int source = from, capacity = capacity_, positions = positions_;
     static constexpr bool summed = sum != no_sum, has_slack = sum == any_sum, penalized = has_penalty;
     // Columns have bounds that are given; else theirs are 0 and infinity, and only a slack has others.
