@@ -77,11 +77,16 @@ SW_HD void table_by_sweep(State& s) {
     else
         s.lanes.subtract_rows(s.c, s.table, State::capacity, s.x, s.nonzero, s.n, s.w);
     if constexpr (State::penalized) {
-        const double* diagonal = s.products.shared.penalty_diagonal;
-        if (s.products.shared.penalty_gram)
-            for (int j = 0; j < s.n; ++j) s.w[j] -= s.nu * penalty_product(s, j);
-        else
-            for (int j = 0; j < s.n; ++j) s.w[j] -= s.nu * diagonal[j] * s.x[j];
+        const Shared& shared = s.products.shared;
+        if (shared.penalty_gram) {
+            const double zeros[State::capacity] = {};
+            double product[State::capacity];  // -L'L x
+            s.lanes.subtract_rows(zeros, shared.penalty_gram, shared.gram_stride, s.x, s.nonzero, s.n,
+                                  product);
+            add_scaled(s.nu, product, s.w, s.n);
+        } else {
+            for (int j = 0; j < s.n; ++j) s.w[j] -= s.nu * shared.penalty_diagonal[j] * s.x[j];
+        }
     }
 }
 
