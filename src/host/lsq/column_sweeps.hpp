@@ -10,7 +10,7 @@ SW_BEGIN
 namespace lsq {
 namespace small {
 
-struct ColumnSweeps : TriangleSweeps {
+struct ColumnSweeps {
     // w = c - the rows of a table whose x is in `nonzero`, times x.
     void subtract_rows(const double* c, const double* table, int64_t stride, const double* x,
                        uint64_t nonzero, int columns, double* w) const {

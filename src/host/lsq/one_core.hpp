@@ -13,7 +13,7 @@ constexpr int panel_rows = 256;
 // Columns lie so far apart there: not a power of two, of which caches keep few.
 constexpr int panel_stride = panel_rows + 8;
 
-struct OneCore : ColumnSweeps {
+struct OneCore : OneLane, TriangleSweeps, ColumnSweeps {
     static constexpr bool has_sweeps = true;
 
     double* rows;                  // as many as A has, padded, or as a panel has

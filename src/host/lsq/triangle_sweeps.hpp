@@ -10,9 +10,10 @@ SW_BEGIN
 namespace lsq {
 namespace small {
 
-struct TriangleSweeps : OneLane {
-    typedef Register<double> DoubleRegister;
-    static constexpr int register_size = register_lanes<double>;
+typedef Register<double> DoubleRegister;
+constexpr int register_size = register_lanes<double>;
+
+struct TriangleSweeps {
     // Rows of a factor are short, and triangles go by fours: of a register of eight numbers half would be
     // left to loops that go one by one.
     static constexpr int few = min_of(register_size, 4);

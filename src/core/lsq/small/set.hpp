@@ -21,6 +21,7 @@ SW_HD void set_x(State& s, int j, double value) {
     s.nonzero = value != 0 ? s.nonzero | bit_of(j) : s.nonzero & ~bit_of(j);
 }
 
+// A column is the last in the factor then.
 template <class State>
 SW_HD void enter(State& s, int j) {
     if constexpr (!State::keeps_inverses) {
@@ -53,6 +54,7 @@ SW_HD void enter_some(State& s, uint64_t columns) {
     s.lanes.sync();
 }
 
+// The columns that are gone, as depart() takes them, where a column's position is its number.
 template <class State>
 SW_HD void leave(State& s, uint64_t gone, uint64_t up, uint64_t zero) {
     const unsigned out = static_cast<unsigned>(gone), in = static_cast<unsigned>(s.in_factor);

@@ -8,19 +8,12 @@ SW_BEGIN
 namespace lsq {
 namespace small {
 
-template <class State>
-SW_HD double coefficient_square(const State& s, int j) {
-    if constexpr (State::summed)
-        return s.rho * s.coefficient(j) * s.coefficient(j);
-    else
-        return 0.0;
-}
-
 // For columns of zeros there is nothing but the row of a sum.
 template <class State>
 SW_HD double judged_square(const State& s, int j) {
     const double square = s.square(j);
-    return square > 0 ? square : coefficient_square(s, j);
+    if constexpr (State::summed) return square > 0 ? square : s.rho * s.coefficient(j) * s.coefficient(j);
+    return square > 0 ? square : 0.0;
 }
 
 template <class State>
@@ -184,6 +177,13 @@ SW_HD bool is_zero(const State& s) {
     return !s.lanes.any(!none);
 }
 
+// Which bounds of a column are far, as a BoundSide. Called for few columns.
+SW_CALL int far_sides(double low, double high, double low_in_units, double high_in_units, double reach) {
+    if (!(low < high)) return 0;
+    return (is_finite(low) && absolute(low_in_units) > reach ? int(lower_side) : 0) |
+           (is_finite(high) && absolute(high_in_units) > reach ? int(upper_side) : 0);
+}
+
 template <class State>
 SW_HD bool put_at_bounds(State& s) {
     uint64_t out = 0, up = 0, not_zero = 0, unbounded = 0;
@@ -207,7 +207,7 @@ SW_HD bool put_at_bounds(State& s) {
                              lowest = nothing ? low : s.in_units_of(j, low),
                              highest = nothing ? high : s.in_units_of(j, high);
                 if (max_of(absolute(lowest), absolute(highest)) > reach && !s.is_slack(j) && !masked) {
-                    const int far = far_sides(s, low, high, lowest, highest, reach);
+                    const int far = far_sides(low, high, lowest, highest, reach);
                     if (far & lower_side) low = -double_infinity, below |= bit;
                     if (far & upper_side) high = double_infinity, above |= bit;
                 }
@@ -243,15 +243,6 @@ SW_HD bool put_at_bounds(State& s) {
         }
     }
     return true;
-}
-
-// Which bounds of column j are far, as a BoundSide. Called for few columns.
-template <class State>
-SW_CALL int far_sides(const State& s, double low, double high, double low_in_units, double high_in_units,
-                      double reach) {
-    if (!(low < high)) return 0;
-    return (is_finite(low) && absolute(low_in_units) > reach ? int(lower_side) : 0) |
-           (is_finite(high) && absolute(high_in_units) > reach ? int(upper_side) : 0);
 }
 
 // What b, or the sum, would make of x_j if nothing else took part in it.

@@ -80,6 +80,7 @@ struct State {
     // taken.)
     static constexpr bool projects = !summed || !bounded;
 
+    // What is given, and the memory of Store.
     const Job& job;
     const int64_t system;
     const Products& products;
@@ -88,13 +89,11 @@ struct State {
     const int n;  // columns, a slack included
     double *const x, *const w, *const table;
     int32_t* const order;
-    double* const row_residuals;
+    double *const row_residuals, *const factor;  // factor: L by rows, without the ones on its diagonal
 
+    // A'b, 1 / |a_j| of a lane's columns, and what else is known from the start.
     double c[own_columns];
     double own_inverse[own_norms ? own_columns : 1];
-    // Columns in the factor; out of it at their upper bound; that take no part; and with x other than zero.
-    uint64_t in_factor = 0, at_upper = 0, excluded = 0, nonzero = 0;
-    uint64_t masked = 0;  // that are not there
     // With bounds so far away that x would lose its digits to them: they do not count while nothing is beyond
     // them (types.hpp: far_bounds).
     uint64_t far_below = 0, far_above = 0;
@@ -103,7 +102,12 @@ struct State {
     double rho = 0, wanted = 0;  // what the row of the sum weighs; the sum
     bool drops_upper = false;    // the sum keeps x below upper bounds that are as large as it
     double least_sum = 0;        // with all columns at their references
-    int count = 0;               // of columns in the factor
+    double missing = 0;          // of a bound sum, at the start
+
+    // Columns in the factor; out of it at their upper bound; that take no part; and with x other than zero.
+    uint64_t in_factor = 0, at_upper = 0, excluded = 0, nonzero = 0;
+    uint64_t masked = 0;  // that are not there
+    int count = 0;        // of columns in the factor
 
     // The dual. As in dual.hpp of the solver for all sizes: the largest of a column at a bound and of one
     // between, over its norm; what rounding leaves of them; and |b| + sum |a_j x_j|.
@@ -118,8 +122,7 @@ struct State {
     // What columns gain by leaving their bounds, zero of the others, where sweeps judge.
     double scores[has_sweeps ? capacity : 1];
 
-    double* const factor;  // L by rows, without the ones on its diagonal
-    // A lane's positions: 1 / D; a step; and, where a sum is bound, L^-1 s, s its coefficients.
+    // The factor. A lane's positions: 1 / D; a step; and, where a sum is bound, L^-1 s, s its coefficients.
     double inverse_pivot[own_positions], step[own_positions], sum[summed ? own_positions : 1];
     int factored = 0;  // rows of L that are there
 
@@ -129,7 +132,6 @@ struct State {
     // at that bound, so that x is no solution; and whether the last one was.
     bool may_project = false, was_projected = false;
 
-    double missing = 0;  // of a bound sum, at the start
     // With A given, the dual comes from tables until nothing is left to do, and then from A.
     bool from_table = true;
     SearchOf<penalized> search;
@@ -137,6 +139,8 @@ struct State {
     bool trusting = false;  // with a lambda that is only tried, tables will do
 
     bool solved = false;
+    // Of a set: steps of refinement, duals from A that let a column enter, and how many solutions there may
+    // be.
     int refinements = 0, looks = 0, limit = 0;
     int turns_left = 0;  // with this lambda: few of them solve nothing
     // Projected steps that there may be; after them every step ends where a bound is met, so that nothing
