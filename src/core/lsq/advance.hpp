@@ -7,8 +7,6 @@
 SW_BEGIN
 namespace lsq {
 
-// What a step may be longer than the factor says where products have lost the digits of a pivot.
-constexpr double doubtful_pivots = 1e3;
 // Squares of pivots, over those of columns: near the rounding of products; with few of their digits.
 constexpr double rounded_pivot = 1e-12, weak_pivot = 1e-5;
 

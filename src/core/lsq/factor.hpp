@@ -150,14 +150,10 @@ struct Factor {
     }
 
     // out = R^-1 v, in place too. Ends in a sync.
-    SW_HD void solve_with_r(const double* v, double* out) const {
-        solve_with<false>(v, out);
-    }
+    SW_HD void solve_with_r(const double* v, double* out) const { solve_with<false>(v, out); }
 
     // out = R^-T v, in place too. Ends in a sync.
-    SW_HD void solve_with_r_transposed(const double* v, double* out) const {
-        solve_with<true>(v, out);
-    }
+    SW_HD void solve_with_r_transposed(const double* v, double* out) const { solve_with<true>(v, out); }
 
     template <bool transposed>
     SW_HD void solve_with(const double* v, double* out) const {
@@ -257,9 +253,7 @@ struct Factor {
     }
 
     // Takes the last column back: nothing to rotate.
-    SW_HD void take_back() {
-        --count;
-    }
+    SW_HD void take_back() { --count; }
 
     // Leaves the first columns alone.
     SW_HD void truncate(int left) {

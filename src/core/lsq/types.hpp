@@ -94,6 +94,8 @@ constexpr double dependence = 100 * double_epsilon;
 // Below these relative pivots the Gram factor corrects a column with A itself, then gives way to Q and R.
 constexpr double correct_below = 1e-3;
 constexpr double escalate_below = 1e-7;
+// What a step may be longer than a factor says where products have lost the digits of a pivot.
+constexpr double doubtful_pivots = 1e3;
 // Of normal equations that are given, which leave nothing to correct with: so much of a column's squared norm
 // outside the others is rounding.
 SW_HD double dependent_below(int columns) {

@@ -185,8 +185,7 @@ SW_HD double square_in_factor(State& s) {
     return s.lanes.sum(square);
 }
 
-// The root of what a step of all columns in the factor would lower the objective by: see
-// general_answer.hpp.
+// The root of what a step of all columns in the factor would lower the objective by: see advance.hpp.
 template <class State>
 SW_HD double decrement(State& s) {
     if constexpr (State::keeps_inverses) {

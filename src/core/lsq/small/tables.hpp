@@ -78,8 +78,6 @@ SW_HD double weak_pivot(bool nothing_at_bounds, bool damped, int refinements) {
     const double first = Kind::penalized || damped ? 1e-6 : 1e-3;
     return refinements == 0 ? first : refinements == 1 ? 1e-2 * first : refinements == 2 ? 1e-4 * first : 0.0;
 }
-// What a step may be longer than a factor with such a pivot says: products have lost its digits.
-constexpr double doubtful_pivots = 1e3;
 
 // With at most so many columns a start tries all of them.
 constexpr int guessed_columns = 16;
