@@ -59,6 +59,14 @@ def test_every_number_of_ranks_is_within_a_tenth(n):
         assert largest(split(n, Fixed(ranks))) <= 1.0625
 
 
+@pytest.mark.parametrize(("n", "ranks"), [(137_200_682, 262), (137_200_682, 265), (10**8, 192), (10**6, 128)])
+def test_no_rank_is_idle_where_chunks_are_nearly_as_many_as_ranks(n, ranks):
+    """Whole chunks would be nearly even there, with a few ranks that have none."""
+    layout = split(n, Fixed(ranks))
+    assert np.diff(layout.borders).min() > 0
+    assert largest(layout) <= 1.1
+
+
 @pytest.mark.parametrize("ranks", range(1, 9))
 @pytest.mark.parametrize("n", [10**5, 160_000, 10**6, 10**7, 10**8])
 def test_few_ranks_have_whole_chunks(n, ranks):

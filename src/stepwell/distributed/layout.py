@@ -246,10 +246,13 @@ def borders_of(n: int, length: int, ranks: int, align: int = 1, *, whole_chunks:
     >>> borders_of(10_000, 4096, 2, whole_chunks=True)
     (0, 4096, 10000)
     """
-    at_chunks = tuple(min(cut * length, n) for cut in cut_chunks(-(-n // length), ranks))
-    if whole_chunks or _imbalance(at_chunks) <= _NEAR:
+    chunks = -(-n // length)
+    at_chunks = tuple(min(cut * length, n) for cut in cut_chunks(chunks, ranks))
+    if whole_chunks or (chunks >= ranks and _imbalance(at_chunks) <= _NEAR):
         return at_chunks
-    return min(at_chunks, _borders_at_tiles(n, length, ranks, align), key=_imbalance)
+    # That leaves fewer ranks without variables, or has the smaller pieces.
+    at_tiles = _borders_at_tiles(n, length, ranks, align)
+    return min(at_chunks, at_tiles, key=lambda borders: (-len(set(borders)), _imbalance(borders)))
 
 
 def _borders_at_tiles(n: int, length: int, ranks: int, align: int) -> tuple[int, ...]:
