@@ -42,6 +42,21 @@ def test_chi2_meets_its_factor_and_is_the_stacked_problem(L, shared):
         assert r.lam[s] == pytest.approx(brute, rel=1e-5)
 
 
+@pytest.mark.parametrize("rows", [1, 3, 5])
+@pytest.mark.parametrize("solver", ["nnls", "lsq_linear"])
+def test_chi2_of_data_that_are_met_leaves_lam_at_zero(rows, solver):
+    """No factor times a fit of nothing is a level: as many equations as columns that they are met by, or fewer."""
+    rng = np.random.default_rng(rows)
+    A = np.concatenate([np.eye(rows), rng.random((rows, rows))], axis=1) * 2.0 ** rng.integers(-3, 4)
+    b = A[:, :rows] @ rng.integers(1, 9, (20, rows, 1)).astype(float)
+    r = getattr(stepwell, solver)(A, b[..., 0], lam="chi2")
+    assert (r.status == 0).all()
+    assert (r.lam == 0).all()
+    assert (r.lam_at_end == -1).all()
+    assert np.isfinite(r.x).all()
+    assert (r.residual <= 1e-14 * np.linalg.norm(b[..., 0], axis=1)).all()
+
+
 def test_discrepancy_reaches_the_noise_or_says_so():
     A, b = decays(40, np.random.default_rng(2))
     r = stepwell.nnls(A, b, lam="discrepancy", noise=6e-3)

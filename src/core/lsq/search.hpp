@@ -103,13 +103,15 @@ SW_HD void by_level(State& s, const Job& job, int64_t system, double unit, doubl
         s.team.each(s.task.matrix.top.rows, [&](int i) { rows += s.ws.metric[i] > 0 ? 1.0 : 0.0; });
         s.search.level = min_of(s.team.sum(rows) * noise * noise, LevelSearch::highest);
     }
-    if (constraints.rule == rule_chi2 && is_rounded(s)) find_fit_with_digits(s, unit);
-    const double wanted = s.search.level - s.search.unpenalized,
-                 rounding = s.task.options.rounding * (s.b_norm + s.reference_size);
-    s.fresh = false;
     // (Of a fit to rounding a factor is one of rounding; noise that is given is not.)
-    const bool nothing_left = constraints.rule == rule_chi2 && s.search.unpenalized <= rounding * rounding;
-    if (!(wanted > 0) || nothing_left || stays_zero(s)) {
+    const double rounding = s.task.options.rounding * (s.b_norm + s.reference_size);
+    const auto nothing_left = [&] {
+        return constraints.rule == rule_chi2 && s.search.unpenalized <= rounding * rounding;
+    };
+    if (constraints.rule == rule_chi2 && !nothing_left() && is_rounded(s)) find_fit_with_digits(s, unit);
+    const double wanted = s.search.level - s.search.unpenalized;
+    s.fresh = false;
+    if (!(wanted > 0) || nothing_left() || stays_zero(s)) {
         s.search.at_end = -1;
         return;
     }

@@ -61,6 +61,15 @@ def fit_with(part: Solved, lam: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.
     return (problem.fit(x) ** 2).sum(axis=1), finite & (found.worst <= part.answer.sure), found.size
 
 
+def size_of_sums(part: Solved) -> np.ndarray:
+    """What a column between bounds makes of the terms of a sum: this is met to their rounding, and so is the fit."""
+    C, norms = np.abs(part.problem.C), part.found.norms
+    if not len(C):
+        return np.zeros(len(part.x), np.longdouble)
+    over = np.where(part.found.free[:, None, :] & (C > 0), norms[:, None, :] / np.where(C > 0, C, 1), 0)
+    return (np.abs(part.x) @ C.T * over.max(axis=2)).max(axis=1)
+
+
 def by_level(part: Solved) -> None:
     problem, options, rule = part.problem, part.answer.case.options, part.answer.rule
     fit, unit = (problem.fit(part.x) ** 2).sum(axis=1), trace_ratio(part)
@@ -73,7 +82,7 @@ def by_level(part: Solved) -> None:
     bottom, sure_of_bottom, _ = fit_with(part, SMALL * unit)
     most, sure_of_most, _ = fit_with(part, LARGE * unit)
     # The rounding of a squared residual: size of what is rounded, times the residual.
-    eps, size = 1e-6 if problem.single else 1e-12, np.maximum(size, part.found.size)
+    eps, size = 1e-6 if problem.single else 1e-12, np.maximum(size, part.found.size) + size_of_sums(part)
     rounding = eps * size * (np.sqrt(least) + np.sqrt(level)) + (eps * size) ** 2
     # A fit with some lambda that is below the one without says that the latter is not the least.
     sure &= least <= np.minimum(fit, bottom) * (1 + 1e-6) + rounding
