@@ -2,9 +2,9 @@
 // reads and writes them is compiled for each type; the sweeps around it are not.
 #pragma once
 
-#include "core/common/simd.hpp"
 #include "core/quasi_newton/compact.hpp"
 #include "core/quasi_newton/history.hpp"
+#include "host/common/slices.hpp"
 #include "host/quasi_newton/host_vectors.hpp"
 
 namespace stepwell {
@@ -19,13 +19,6 @@ constexpr int bytes_of(HistoryType type) {
 }  // namespace stepwell
 
 SW_BEGIN
-
-// Before a loop over the registers of a pack.
-#if defined(__clang__)
-#define SW_UNROLLED _Pragma("unroll")
-#else
-#define SW_UNROLLED _Pragma("GCC unroll 8")
-#endif
 
 // Before a loop over the elements of tile buffers, none of which overlap: more of them than the compiler
 // would check.
@@ -60,25 +53,6 @@ inline Pack load(const Bfloat16* p) {
     return load_wide<lanes>(p);
 }
 
-// Sums are formed a register of lanes at a time: as many at once as there are registers for. (A compiler
-// keeps Packs that are wider than a register in memory, and compares them lane by lane.)
-typedef Register<double> Lanes;
-constexpr int slice_lanes = register_lanes<double>;
-constexpr int slices = lanes / slice_lanes;
-
-inline Lanes& slice_of(Pack& pack, int slice) {
-    return reinterpret_cast<Lanes*>(&pack)[slice];
-}
-
-inline Lanes load_slice(const double* p) {
-    return register_at(p);
-}
-
-template <class Narrow>
-inline Lanes load_slice(const Narrow* p) {
-    return load_wide<slice_lanes>(p);
-}
-
 // Registers of a row that are loaded together. Two for NEON: one load has four floats.
 #if defined(__aarch64__)
 constexpr int slices_at_once = 2;
@@ -98,32 +72,6 @@ inline void load_slices(const float* p, Lanes (&out)[slices_at_once]) {
     out[0] = vcvt_f64_f32(vget_low_f32(four)), out[1] = vcvt_high_f64_f32(four);
 }
 #endif
-
-// The lanes of one pack in registers.
-struct Slices {
-    Lanes part[slices] = {};
-
-    template <class T>
-    static Slices of(const T* p) {
-        Slices out;
-        for (int i = 0; i < slices; ++i) out.part[i] = load_slice(p + i * slice_lanes);
-        return out;
-    }
-    template <class A, class B>
-    void add_product(const A* a, const B* b) {
-        for (int i = 0; i < slices; ++i)
-            part[i] += load_slice(a + i * slice_lanes) * load_slice(b + i * slice_lanes);
-    }
-    void operator+=(const Slices& other) {
-        for (int i = 0; i < slices; ++i) part[i] += other.part[i];
-    }
-    Pack pack() const {
-        Pack out;
-        for (int i = 0; i < slices; ++i) slice_of(out, i) = part[i];
-        return out;
-    }
-    double total() const { return add_lanes(pack()); }
-};
 
 // A register of doubles rounded to float; what is stored is returned. (By name for NEON: GCC 12 rounds them
 // one by one.)
@@ -153,10 +101,6 @@ struct Picks {
     // Whether this pack is the last of them.
     bool ends_with(int pack) const { return count > 0 && runs[count - 1].end == pack + 1; }
 };
-
-inline Lanes lanes_of(double value) {
-    return value - Lanes{};  // (to add zero would be an addition: -0 + 0 is 0)
-}
 
 // Where the element `at` of the row of the pair of a given age lies.
 inline const Byte* place_of(const Byte* history, const HostVectors& v, const Options& o, int age, int head,
