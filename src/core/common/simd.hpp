@@ -39,6 +39,14 @@ constexpr int register_bytes = 32;
 constexpr int register_bytes = 16;
 #endif
 
+// Whether common cases are compiled apart from all others, to be faster. Not for processors from before 2013,
+// whose code has to be right, and quick to compile.
+#if defined(__x86_64__) && !defined(__AVX2__)
+constexpr bool special_cases = false;
+#else
+constexpr bool special_cases = true;
+#endif
+
 template <class T>
 constexpr int register_lanes = register_bytes / int(sizeof(T));
 template <class T>

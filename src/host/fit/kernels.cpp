@@ -19,21 +19,23 @@ constexpr int64_t worth_threads = 20000;  // numbers below which a second thread
 // Calls work(size) with the number of parameters as a type: small ones unroll.
 template <class Work>
 auto with_size(int32_t n, const Work& work) {
-    switch (n) {
-        case 1:
-            return work(Exactly<1>{});
-        case 2:
-            return work(Exactly<2>{});
-        case 3:
-            return work(Exactly<3>{});
-        case 4:
-            return work(Exactly<4>{});
-        case 5:
-            return work(Exactly<5>{});
-        case 6:
-            return work(Exactly<6>{});
-        default:
-            break;
+    if constexpr (special_cases) {
+        switch (n) {
+            case 1:
+                return work(Exactly<1>{});
+            case 2:
+                return work(Exactly<2>{});
+            case 3:
+                return work(Exactly<3>{});
+            case 4:
+                return work(Exactly<4>{});
+            case 5:
+                return work(Exactly<5>{});
+            case 6:
+                return work(Exactly<6>{});
+            default:
+                break;
+        }
     }
     if (n <= 16) return work(AtMost<16>{n});
     return work(AtMost<64>{n});

@@ -233,16 +233,8 @@ private:
 // The most parameters of a compiled model.
 constexpr int most_parameters = 64;
 
-// Sizes of common models are compiled apart; the others share one. Not for processors from before 2013, whose
-// code has to be right, and quick to compile.
-#if defined(__x86_64__) && !defined(__AVX2__)
-constexpr bool special_sizes = false;
-#else
-constexpr bool special_sizes = true;
-#endif
-
 inline std::unique_ptr<LaneTurns> lane_turns(const FitModelJob& job) {
-    if constexpr (special_sizes) {
+    if constexpr (special_cases) {
         switch (job.parameters) {
             case 3:
                 return std::make_unique<SideTurns<Exactly<3>>>(Exactly<3>(), job);

@@ -132,7 +132,7 @@ SolveFunction solve_function_of(const Job& job) {
     const Constraints& constraints = job.constraints;
     constexpr int positions = min_of(capacity, small::most_positions);
     constexpr bool summable = source != small::own_matrix;
-    if constexpr (source == small::one_matrix && !penalized)
+    if constexpr (special_cases && source == small::one_matrix && !penalized)
         if (constraints.summed && asks_no_more_than_signs(job))
             return constraints.slack
                        ? solve_as<
