@@ -21,12 +21,17 @@
     (::stepwell::best_isa() == ::stepwell::Isa::avx512 ? ::stepwell::avx512::name \
      : ::stepwell::best_isa() == ::stepwell::Isa::avx2 ? ::stepwell::avx2::name   \
                                                        : ::stepwell::baseline::name)
+// Of a source that is not compiled for AVX-512 (TO_AVX2 in CMakeLists.txt).
+#define SW_BEST_TO_AVX2(name)                                                         \
+    (::stepwell::best_isa() == ::stepwell::Isa::baseline ? ::stepwell::baseline::name \
+                                                         : ::stepwell::avx2::name)
 #else
 #define SW_FOR_EACH_ISA(...) \
     namespace baseline {     \
     __VA_ARGS__              \
     }
 #define SW_BEST(name) (::stepwell::baseline::name)
+#define SW_BEST_TO_AVX2(name) SW_BEST(name)
 #endif
 
 namespace stepwell {

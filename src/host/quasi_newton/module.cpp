@@ -29,7 +29,7 @@ namespace stepwell {
 SW_FOR_EACH_ISA(const EngineKernels& engine_table();)
 
 const EngineKernels& engine_kernels() {
-    return SW_BEST(engine_table)();
+    return SW_BEST_TO_AVX2(engine_table)();
 }
 
 namespace {
