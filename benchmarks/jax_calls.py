@@ -1,7 +1,7 @@
-"""What calls from JAX cost: handlers of jax.ffi beside callbacks, buffers that programs lend beside copies, and the
-hand-over of points in `minimize`.
+"""What calls from JAX cost: handlers of jax.ffi beside callbacks, buffers that programs lend beside copies, the
+hand-over of points in `minimize`, and `tikhonov` beside the least that its steps take.
 
-    python benchmarks/jax_calls.py [--quick] [--parts handlers,buffers,hand-over]
+    python benchmarks/jax_calls.py [--quick] [--parts handlers,buffers,hand-over,linear]
 
 Ratios within one run. The handlers need a build with STEPWELL_JAX; without them that part is left out. The figures go
 to benchmarks/raw/jax_calls.json.
@@ -13,6 +13,7 @@ import argparse
 import importlib.util
 import itertools
 import os
+import time
 
 import jax
 import jax.numpy as jnp
@@ -139,14 +140,79 @@ def hand_over_rows(repeats):
     }
 
 
+def linear_rows(repeats):
+    """float32 `tikhonov` with 32 columns: the first call, later ones, and as many steps of a block at the least."""
+    random = np.random.default_rng(0)
+    m, n, columns = (800, 300, 32) if repeats < 10 else (4000, 1500, 32)
+    given = random.standard_normal((m, n)) * np.geomspace(1, 0.02, n)
+    A, B = (jnp.asarray(array, "float32") for array in (given, random.standard_normal((m, columns))))
+    lam, compiled, rows = 0.02 * m**0.5, [], []
+    jax.monitoring.register_event_duration_secs_listener(
+        lambda name, seconds, **_: compiled.append(seconds) if name.endswith("backend_compile_duration") else None
+    )
+    exact = np.linalg.solve(given.T @ given + lam**2 * np.eye(n), given.T @ np.asarray(B, float))
+    for method in ("block", "auto", "pseudo-block", "direct"):
+        jax.clear_caches()
+        compiled.clear()
+
+        def solved(method=method):
+            return stepwell.tikhonov(A, B, lam, method=method, tol=1e-5)
+
+        start = time.perf_counter()
+        result = solved()
+        jax.block_until_ready(result.x)
+        first, programs = time.perf_counter() - start, len(compiled)
+        steps = int(result.iterations.max())
+        least = _steps_of_a_block(A, B, lam, steps)
+        least()
+        runs = {"later": wall(lambda f=solved: jax.block_until_ready(f().x)), "floor": wall(least)}
+        found = medians(interleave(repeats, **runs))
+        rows.append(
+            {"method": result.method, "asked": method, "shape": [m, n, columns], "platform": jax.default_backend()}
+            | {"success": result.success, "steps": steps, "first s": first, "programs compiled": programs}
+            | {f"{name} ms": 1e3 * seconds for name, seconds in found.items()}
+            | {"later over floor": found["later"] / found["floor"]}
+            | {"error": float(np.linalg.norm(np.asarray(result.x) - exact) / np.linalg.norm(exact))}
+        )
+        print(rows[-1])
+    return rows
+
+
+def _steps_of_a_block(A, B, lam, steps):
+    """So many steps of block conjugate gradients, but for what a host decides: a program and a transfer for each."""
+
+    def product(left, right):
+        return jnp.matmul(left, right, precision="highest")
+
+    @jax.jit
+    def step(x, residual, block, kept):
+        images = product(A.T, product(A, block)) + lam**2 * block
+        small = product(block.T, images), product(block.T, residual)
+        x, residual = x + product(block, small[1]), residual - product(images, small[1])
+        block = residual - product(kept, product(kept.T, residual))
+        return x, residual, block, jnp.concatenate([*small, product(block.T, block)])
+
+    start = product(A.T, B)
+    kept = jnp.zeros((start.shape[0], 128), start.dtype)
+
+    def all_steps():
+        x = residual = block = start
+        for _ in range(steps):
+            x, residual, block, small = step(x, residual, block, kept)
+            np.asarray(small)
+        jax.block_until_ready(x)
+
+    return all_steps
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="few repeats")
-    parser.add_argument("--parts", default="handlers,buffers,hand-over")
+    parser.add_argument("--parts", default="handlers,buffers,hand-over,linear")
     given = parser.parse_args()
     repeats = 5 if given.quick else 30
     jax.config.update("jax_enable_x64", True)
-    parts = {"handlers": handler_rows, "buffers": buffer_rows, "hand-over": hand_over_rows}
+    parts = {"handlers": handler_rows, "buffers": buffer_rows, "hand-over": hand_over_rows, "linear": linear_rows}
     for name in given.parts.split(","):
         where = f"{name}, {jax.default_backend()}{', quick' if given.quick else ''}"
         save("jax_calls", where, {"load of the machine before": os.getloadavg()[0], "rows": parts[name](repeats)})

@@ -74,7 +74,17 @@ from stepwell.arrays.device import (
     wait_for_values,
 )
 from stepwell.arrays.foreign import view_foreign
-from stepwell.arrays.jax_iteration import block_step, column_step, next_direction, with_directions, without_kept
+from stepwell.arrays.jax_iteration import (
+    block_grams,
+    block_search,
+    block_step,
+    column_step,
+    columns_of_two,
+    columns_or_zero,
+    next_candidates,
+    next_direction,
+    without_kept,
+)
 from stepwell.arrays.kinds import (
     Array,
     as_contiguous,
@@ -105,7 +115,7 @@ from stepwell.arrays.kinds import (
     strides_of,
 )
 from stepwell.arrays.lazy import is_container, is_labelled, is_lazy, without_labels
-from stepwell.arrays.products import matrix_product, plus_product, transposed_product, transposed_products
+from stepwell.arrays.products import matrix_product, plus_product, transposed_product
 
 __all__ = [
     "Array",
@@ -118,6 +128,8 @@ __all__ = [
     "as_user_array",
     "as_user_rows",
     "available_bytes",
+    "block_grams",
+    "block_search",
     "block_step",
     "bytes_as_bool",
     "bytes_on_device",
@@ -126,6 +138,8 @@ __all__ = [
     "column_largest",
     "column_norms",
     "column_step",
+    "columns_of_two",
+    "columns_or_zero",
     "compiled",
     "compiles_each_shape",
     "copy_to_device_of",
@@ -163,6 +177,7 @@ __all__ = [
     "kind_of",
     "matrix_product",
     "namespace_of",
+    "next_candidates",
     "next_direction",
     "numpy_dtype",
     "of_numpy",
@@ -190,7 +205,6 @@ __all__ = [
     "to_host",
     "to_host_together",
     "transposed_product",
-    "transposed_products",
     "value_and_gradient",
     "view_foreign",
     "view_is_copy",
@@ -198,7 +212,6 @@ __all__ = [
     "wait_for_values",
     "with_column",
     "with_columns",
-    "with_directions",
     "with_row",
     "with_rows",
     "without_graph",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from stepwell.arrays.kinds import Array, is_traced
+from stepwell.arrays.kinds import Array
 
 #: Of XLA: 0 takes the first kernel that will do; products are the vendor's, which are compiled already.
 _NO_TRIALS = {"xla_gpu_autotune_level": 0, "xla_gpu_enable_triton_gemm": False}
@@ -20,8 +20,9 @@ def jax_program(function: Any) -> Callable[..., Array]:
     import jax
 
     alone, within = jax.jit(function, compiler_options=_NO_TRIALS), jax.jit(function)
+    leaves, traced = jax.tree.leaves, jax.core.Tracer
 
     def call(*arguments: Any) -> Array:
-        return (within if any(is_traced(one) for one in jax.tree.leaves(arguments)) else alone)(*arguments)
+        return (within if any(isinstance(one, traced) for one in leaves(arguments)) else alone)(*arguments)
 
     return call

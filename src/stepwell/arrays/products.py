@@ -65,14 +65,6 @@ def plus_product(block: Array, left: Array, right: Array, sign: int = 1) -> Arra
     return block + product if sign > 0 else block - product
 
 
-def transposed_products(left: Array, first: Array, second: Array) -> tuple[Array, Array]:
-    """Return ``left.T @ first`` and ``left.T @ second`` in full precision, of JAX as one program."""
-    if kind_of(left) == "jax":
-        found: tuple[Array, Array] = _jax_products()["two_transposed"](left, first, second)
-        return found
-    return transposed_product(left, first), transposed_product(left, second)
-
-
 def rounds_products(array: Array) -> bool:
     """Whether the setting of an array's library rounds the factors of products of such arrays.
 
@@ -149,10 +141,5 @@ def _jax_products() -> dict[str, Any]:
     def plus(block: Array, left: Array, right: Array, sign: Any) -> Array:
         return block + product(left, sign * right)
 
-    named = {
-        "product": product,
-        "transposed": transposed,
-        "plus": plus,
-        "two_transposed": lambda left, first, second: (transposed(left, first), transposed(left, second)),
-    }
+    named = {"product": product, "transposed": transposed, "plus": plus}
     return {name: jax_program(function) for name, function in named.items()}

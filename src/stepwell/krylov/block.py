@@ -19,17 +19,15 @@ import numpy as np
 from stepwell import _core
 from stepwell.arrays import (
     Array,
-    block_step,
     copy_to_device_of,
     is_cuda,
     namespace_of,
     shapes_are_compiled,
     take_columns,
     to_host,
-    to_host_together,
 )
 from stepwell.krylov.column_progress import progress_for
-from stepwell.krylov.kept import kept_for
+from stepwell.krylov.kept import KeptPanels, kept_for
 from stepwell.krylov.results import LinearStatus
 from stepwell.krylov.rounds import Correction, Method, Round
 from stepwell.operators.block_products import combined, plus_combined
@@ -90,8 +88,8 @@ class BlockCG(Method):
         progress = progress_for(task)
         x = xp.zeros_like(residual)
         wide = shapes_are_compiled(residual)  # zero columns fill up what is narrower
-        in_programs = wide and not sums.spread
         kept = kept_for(residual, self.memory, sums, self.unknowns)
+        panels = kept if isinstance(kept, KeptPanels) and not sums.spread else None  # then steps are few programs
         candidates: Array | None = None
         gram: np.ndarray | None = None
         steps = 0
@@ -115,33 +113,38 @@ class BlockCG(Method):
             if mix is None or not mix.shape[1]:
                 progress.end_all(LinearStatus.NONFINITE if mix is None else LinearStatus.STAGNATED)
                 continue
-            directions = combined(candidates, copy_to_device_of(mix, residual))
-            products = task.system.product(directions)
+            if panels is not None:
+                directions, products, grams = task.system.search(candidates, mix, residual)
+                energies, slopes = np.split(to_host(grams), [mix.shape[1]], axis=1)
+            else:
+                directions = combined(candidates, copy_to_device_of(mix, residual))
+                products = task.system.product(directions)
+                energies, slopes = (
+                    to_host(one) for one in sums.several_grams((directions, products), (directions, residual))
+                )
             progress.step(float(mix.shape[1]))
-            energies, slopes = sums.two_grams(directions, products, residual)
             mix = independent_combinations(energies, cut)  # small matrices are the host's
             if mix is None or not mix.shape[1]:
                 progress.end_all(LinearStatus.NONFINITE if mix is None else LinearStatus.BREAKDOWN)
                 continue
             inverse = combined(mix, mix.T)  # (PᵀHP)⁻¹ on the independent part
-            step = copy_to_device_of(combined(inverse, slopes), residual)
-            if in_programs:
-                x, residual, norms = block_step(x, residual, directions, products, step)
+            step = combined(inverse, slopes)
+            steps += 1
+            if panels is not None:
+                x, residual, norms = panels.step(x, residual, directions, products, inverse, step)
+                candidates, told = panels.next_candidates(self.precondition(residual), norms)
+                shown, gram = np.split(to_host(told), [1])
             else:
+                step = copy_to_device_of(step, residual)
                 residual = plus_combined(residual, products, step, -1)
                 norms = sums.norms(residual)
                 x = plus_combined(x, directions, step)
-            steps += 1
-            kept.add(directions, products, copy_to_device_of(inverse, residual))
-            # A device goes on with the next candidates while the host looks at the norms; columns that leave were
-            # made conjugate for nothing, which a host would rather not pay for.
-            candidates = kept.conjugate(self.precondition(residual)) if on_device else None
-            gram = None
-            if candidates is not None and in_programs:
-                shown, gram = to_host_together(norms, sums.gram(candidates, candidates))
-            else:
-                shown = to_host(norms)
-            progress.look(steps, shown[None, :])
+                kept.add(directions, products, copy_to_device_of(inverse, residual))
+                # A device goes on with the next candidates while the host looks at the norms; columns that leave were
+                # made conjugate for nothing, which a host would rather not pay for.
+                candidates = kept.conjugate(self.precondition(residual)) if on_device else None
+                shown, gram = to_host(norms)[None, :], None
+            progress.look(steps, shown)
 
 
 def rank_cut(block: Array) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from stepwell.arrays import Array, copy_to_device_of, namespace_of, shapes_are_compiled, take_columns
+from stepwell.arrays import Array, columns_of_two, columns_or_zero, namespace_of, shapes_are_compiled, take_columns
 from stepwell.krylov.results import LinearStatus
 from stepwell.krylov.rounds import Correction, Round
 
@@ -158,16 +158,14 @@ class WideColumnProgress(ColumnProgress):
     def release(self, x: Array) -> np.ndarray:
         """Take over the solutions of the ended columns; the blocks stay as they are while any column is at work."""
         leave = self._ended & ~np.isin(self._all, np.concatenate([np.zeros(0, int), *self._places]))
-        mask = copy_to_device_of(leave, x)
-        self._finished = [namespace_of(x).where(mask, x, self._finished[0]) if self._finished else x]
+        self._finished = [columns_of_two(leave, x, self._finished[0]) if self._finished else x]
         self._places.append(np.flatnonzero(leave))
         self.columns = np.flatnonzero(~self._ended)
         return self._all if self.columns.size else self.columns
 
     def kept(self, stay: np.ndarray, *blocks: Array) -> list[Array]:
         """Return blocks in which the columns that have ended are zero."""
-        mask = copy_to_device_of(~self._ended, blocks[0])
-        return [namespace_of(block).where(mask, block, namespace_of(block).zeros_like(block)) for block in blocks]
+        return columns_or_zero(~self._ended, list(blocks))
 
     def _solutions(self) -> Array:
         return self._finished[0]

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from typing import Protocol
 
+import numpy as np
+
 from stepwell.arrays import (
     Array,
+    block_step,
     is_cuda,
     namespace_of,
+    next_candidates,
     on_device_of,
     shapes_are_compiled,
     with_columns,
-    with_directions,
     without_kept,
 )
 from stepwell.krylov.reductions import WHOLE, Sums
 from stepwell.operators.block_products import combined, plus_combined
 
-#: Columns of a panel, about.
-PANEL = 128
+#: Columns of a panel, about; on a GPU more of short ones, in so many bytes: they are read in less time than it takes to
+#: start another program.
+PANEL, PANEL_BYTES = 128, 2**23
 
 
 class Kept(Protocol):
@@ -107,25 +111,42 @@ class KeptPanels:
 
     def add(self, directions: Array, products: Array, inverse: Array) -> None:
         """Take in directions P, their products Q = HP and (PᵀHP)⁻¹; the oldest go where the budget ends."""
-        width = max(1, int(directions.shape[1]))
-        blocks = max(1, self.budget // max(1, 2 * block_bytes(directions, self.rows)))
-        in_panel = min(blocks, -(-PANEL // width))
+        panel, first = self._next_place(directions)
+        old, news = self._panels[panel], (directions, combined(products, inverse))
+        self._panels[panel] = (with_columns(old[0], first, news[0]), with_columns(old[1], first, news[1]))
+
+    def step(
+        self, x: Array, residual: Array, directions: Array, products: Array, inverse: np.ndarray, step: np.ndarray
+    ) -> tuple[Array, Array, Array]:
+        """Return x and the residual after the step of a block whose directions are taken in, and the residual's norms.
+
+        The same as `add` and the step, as one program of a library that compiles them; not over ranks.
+        """
+        panel, first = self._next_place(directions)
+        small = np.concatenate([inverse, step], axis=1)
+        x, residual, norms, self._panels[panel] = block_step(
+            x, residual, directions, products, small, self._panels[panel], first
+        )
+        return x, residual, norms
+
+    def next_candidates(self, block: Array, norms: Array) -> tuple[Array, Array]:
+        """What `conjugate` makes of a block, C, and the norms above CᵀC, in a program for each panel; after a step."""
+        return next_candidates(block, self._panels, norms)
+
+    def _next_place(self, directions: Array) -> tuple[int, int]:
+        """The panel that takes the next directions, made if need be, and their first column in it."""
+        width, size = max(1, int(directions.shape[1])), max(1, 2 * block_bytes(directions, self.rows))
+        blocks, in_panel = max(1, self.budget // size), -(-PANEL // width)
+        if is_cuda(directions):  # (No more directions than unknowns are independent.)
+            in_panel = max(in_panel, min(PANEL_BYTES // size, -(-int(directions.shape[0]) // width)))
+        in_panel = min(blocks, in_panel)
         panel, place = divmod(self._added % (blocks // in_panel * in_panel), in_panel)
         if panel == len(self._panels):
             shape, zeros = (int(directions.shape[0]), in_panel * width), namespace_of(directions).zeros
             new = [zeros(shape, dtype=directions.dtype, **on_device_of(directions)) for _ in range(2)]
             self._panels.append((new[0], new[1]))
-        old = self._panels[panel]
-        if shapes_are_compiled(directions):
-            self._panels[panel] = with_directions(old, place * width, directions, products, inverse)
-            self._added += 1
-            return
-        news = directions, combined(products, inverse)
-        self._panels[panel] = (
-            with_columns(old[0], place * width, news[0]),
-            with_columns(old[1], place * width, news[1]),
-        )
         self._added += 1
+        return panel, place * width
 
     def conjugate(self, block: Array) -> Array:
         """Remove from a block what is not conjugate to the kept directions."""

@@ -25,10 +25,7 @@ from stepwell.arrays import (
     copy_to_device_of,
     matrix_product,
     namespace_of,
-    shapes_are_compiled,
     to_host,
-    to_host_together,
-    transposed_products,
 )
 from stepwell.common.threads import default_threads
 from stepwell.distributed import Ranks, read_comm
@@ -129,14 +126,6 @@ class Sums:
     def several_grams(self, *pairs: Pair) -> list[Array]:
         """All inner products of the columns of several pairs of blocks, in one message."""
         return self.total(*(inner_products(left, right) for left, right in pairs))
-
-    def two_grams(self, left: Array, first: Array, second: Array) -> tuple[np.ndarray, np.ndarray]:
-        """All inner products of a block's columns with those of two others, on the host, in one message."""
-        if self.ranks is None and shapes_are_compiled(left):
-            grams = to_host_together(*transposed_products(left, first, second))
-        else:
-            grams = [to_host(one) for one in self.several_grams((left, first), (left, second))]
-        return grams[0], grams[1]
 
     def rows_times(self, rows: Array, column: Array) -> Array:
         """Inner products of all rows with a column: ``rows @ column``."""

@@ -9,16 +9,29 @@ are the residual, the product and the residual.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
-from stepwell.arrays import Array, column_step, copy_to_device_of, plus_multiple, take_columns, to_host
+from stepwell.arrays import (
+    Array,
+    block_grams,
+    block_search,
+    column_step,
+    copy_to_device_of,
+    is_array,
+    matrix_product,
+    plus_multiple,
+    take_columns,
+    to_host,
+)
 from stepwell.krylov.reductions import WHOLE, Sums
 from stepwell.operators import Operator
 
 State = tuple[Array, ...]
+Searched = tuple[Array, Array, Array]
 
 #: The residual of the data that an iteration carries is taken for the recomputed one where they differ by less than
 #: this part of the tolerance, relative to the data. (The residuals of the normal equations then differ by less than
@@ -71,6 +84,12 @@ class System(Protocol):
 
     def product(self, block: Array) -> Array:
         """Apply the positive definite matrix: one product per column."""
+
+    def search(self, candidates: Array, mix: np.ndarray, residual: Array) -> Searched:
+        """Return directions P, mixed of candidates, their products HP, and [PᵀHP, PᵀR] with the residual R.
+
+        For a library that compiles programs, of which it takes one where the matrices are at hand; not over ranks.
+        """
 
     def product_and_image(self, block: Array) -> tuple[Array, Array | None]:
         """Apply the positive definite matrix, and return A times the block as well where there is such an A."""
@@ -178,6 +197,11 @@ class TikhonovSystem(_Counted):
         """Apply AᵀA + λ²LᵀL; every column of the block is taken with the one λ of this system."""
         return self.product_and_image(block)[0]
 
+    def search(self, candidates: Array, mix: np.ndarray, residual: Array) -> Searched:
+        """Directions, products and inner products."""
+        operators = [self.A] if self.L is None else [self.A, self.L]
+        return _searched(self, candidates, mix, residual, operators, self.square)
+
     def product_and_image(self, block: Array) -> tuple[Array, Array | None]:
         """Apply AᵀA + λ²LᵀL and return A times the block too."""
         self.count(block)
@@ -270,6 +294,10 @@ class PositiveSystem(_Counted):
         self.count(block)
         return self.H.forward(block)
 
+    def search(self, candidates: Array, mix: np.ndarray, residual: Array) -> Searched:
+        """Directions, products and inner products."""
+        return _searched(self, candidates, mix, residual, [self.H], None)
+
     def product_and_image(self, block: Array) -> tuple[Array, Array | None]:
         """Apply H; there is no image."""
         return self.product(block), None
@@ -304,3 +332,21 @@ class PositiveSystem(_Counted):
     def times(self, factors: np.ndarray) -> System:
         """Return the system of columns times powers of two."""
         return PositiveSystem(self.H, self.B * copy_to_device_of(factors, self.B), self.counts, self.sums)
+
+
+def _searched(
+    system: TikhonovSystem | PositiveSystem,
+    candidates: Array,
+    mix: np.ndarray,
+    residual: Array,
+    operators: Sequence[Operator],
+    square: Any,
+) -> Searched:
+    if not all(is_array(operator.matrix) for operator in operators):
+        directions = matrix_product(candidates, copy_to_device_of(mix, residual))
+        products = system.product(directions)
+        return directions, products, block_grams(directions, products, residual)
+    system.count(candidates)
+    for operator in operators:
+        operator.count(int(mix.shape[1]))
+    return block_search(candidates, mix, residual, tuple(operator.matrix for operator in operators), square)

@@ -71,6 +71,11 @@ class Operator:
         self.adjoint_columns += int(block.shape[1])
         return self._checked(block, self._call(self._adjoint, block), "adjoint", self.shape[1])
 
+    def count(self, columns: int) -> None:
+        """Count an application to so many columns, forward and back, by someone who has the matrix."""
+        self.forward_columns += columns
+        self.adjoint_columns += columns
+
     def _call(self, function: Callable[[Array], Array], block: Array) -> Array:
         """Apply a function; without a matrix behind it, it is the caller's own, and may write into what it gets."""
         if self.matrix is not None:
