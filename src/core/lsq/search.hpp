@@ -43,7 +43,15 @@ SW_HD double trace_ratio(const State& s) {
     });
     a = s.team.sum(a);
     l = s.team.sum(l);
-    if (!(a > 0 && l > 0)) return 1.0;
+    double entry = 0;  // of L, where the squares of all of them are below the smallest number
+    if (l == 0) {
+        s.team.each(s.columns(), [&](int j) {
+            if (!(s.ws.state[j] & excluded) && s.task.scale_of(j) > 0)
+                entry = max_of(entry, largest_in_penalty(s.task.matrix, j));
+        });
+        entry = s.team.max(entry);
+    }
+    if (!(a > 0 && (l > 0 || entry > 0))) return 1.0;
     const double ratio = a / l;
     return ratio > 1e-250 && ratio < 1e250 ? ratio : 0.0;
 }
