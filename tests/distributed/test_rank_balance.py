@@ -11,7 +11,7 @@ import warnings
 
 import numpy as np
 import pytest
-from rank_problems import CASES, PAIRS, Fixed, digest_of, solve_rosenbrock
+from rank_problems import CASES, PAIRS, Fixed, digest_of, folded, solve_rosenbrock
 
 import stepwell
 import stepwell.distributed.ranks
@@ -245,16 +245,6 @@ def test_products_with_the_inverse_hessian():
 
 
 # ---- the tree ----
-
-
-def folded(tiles, of_a_chunk):
-    """Return the sum of rows: in each chunk the largest power of two first, chunks by halves. By its definition."""
-    count = len(tiles)
-    if count == 1:
-        return tiles[0]
-    chunks = -(-count // of_a_chunk)
-    middle = chunks // 2 * of_a_chunk if chunks > 1 else 1 << (count - 1).bit_length() - 1
-    return folded(tiles[:middle], of_a_chunk) + folded(tiles[middle:], of_a_chunk)
 
 
 @pytest.mark.parametrize("of_a_chunk", [1, 2, 5, 16, 31])

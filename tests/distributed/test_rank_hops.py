@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import collections
+import itertools
 import math
 
 import numpy as np
 import pytest
-from rank_problems import CASES, digest_of, solve_rosenbrock
+from rank_problems import CASES, digest_of, folded, solve_rosenbrock
 
 import stepwell.distributed.ranks
 from stepwell import _core
@@ -15,24 +16,18 @@ from stepwell.distributed import part, run_threads
 from stepwell.distributed.layout import cut_chunks
 
 
-def folded(rows):
-    """Return the sum of rows by halves: the definition of the tree, on NumPy's additions."""
-    if len(rows) == 1:
-        return rows[0]
-    middle = len(rows) // 2
-    return folded(rows[:middle]) + folded(rows[middle:])
-
-
-def exchanged(cuts, homes, rows):
+def exchanged(cuts, homes, leaves, tiles=1):
     """Let all ranks make their hops in one process; return them, and messages and bytes that each has sent."""
     cuts, homes = np.asarray(cuts, np.int64), np.asarray(homes, np.int64)
-    sums = [_core.TreeSums(rank, cuts, homes) for rank in range(len(homes))]
+    sums = [_core.TreeSums(rank, cuts, homes, tiles) for rank in range(len(homes))]
     post = collections.defaultdict(collections.deque)
     sent = np.zeros((len(homes), 2), int)
 
     def program(rank):
         one = sums[rank]
-        one.begin(rows[cuts[rank] : cuts[rank + 1]], 1.0 + rank)
+        borders = [*_core.RankTree(rank, cuts.tolist(), tiles).rows, cuts[rank + 1]]
+        rows = [folded(leaves[a:b], tiles) for a, b in itertools.pairwise(borders)]
+        one.begin(np.reshape(rows, (-1, leaves.shape[1])), 1.0 + rank)
         for hop, other in enumerate(one.partners):
             out = one.outgoing(hop)
             if out is not None:
@@ -66,11 +61,11 @@ HOMES = {
 @pytest.mark.parametrize("ranks", [1, 2, 3, 5, 8, 13, 33, 100])
 def test_totals_are_those_of_the_tree(ranks, homes):
     rng = np.random.default_rng(ranks)
-    for chunks in (1, 7, 127, 500):
-        rows = rng.normal(size=(chunks, 3)) * 10.0 ** rng.integers(-8, 9, (chunks, 3))
-        cuts = np.sort(np.append(rng.integers(0, chunks + 1, ranks - 1), (0, chunks)))  # some ranks have none
-        expected = folded(rows)
-        sums, _ = exchanged(cuts, HOMES[homes](np.arange(ranks)), rows)
+    for count, tiles in ((1, 1), (7, 1), (127, 1), (500, 1), (500, 31)):
+        leaves = rng.normal(size=(count, 3)) * 10.0 ** rng.integers(-8, 9, (count, 3))
+        cuts = np.sort(np.append(rng.integers(0, count + 1, ranks - 1), (0, count)))  # some ranks have none
+        expected = folded(leaves, tiles)
+        sums, _ = exchanged(cuts, HOMES[homes](np.arange(ranks)), leaves, tiles)
         for one in sums:
             np.testing.assert_array_equal(one.total(3), expected)
             assert one.share == ranks * (ranks + 1) / 2

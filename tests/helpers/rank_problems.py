@@ -29,6 +29,16 @@ class Fixed:
         raise AssertionError
 
 
+def folded(tiles, of_a_chunk=1):
+    """Return the sum of rows: in each chunk the largest power of two first, chunks by halves. By its definition."""
+    count = len(tiles)
+    if count == 1:
+        return tiles[0]
+    chunks = -(-count // of_a_chunk)
+    middle = chunks // 2 * of_a_chunk if chunks > 1 else 1 << (count - 1).bit_length() - 1
+    return folded(tiles[:middle], of_a_chunk) + folded(tiles[middle:], of_a_chunk)
+
+
 def rosenbrock_terms(x):
     """Return the terms and the gradient of pairs (a, b), computed in double precision."""
     wide = x.astype(np.float64)
