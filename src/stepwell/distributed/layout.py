@@ -195,8 +195,8 @@ def split(
         each. Bits are the same on any number of ranks for one length, and others for another.
     whole_chunks : bool
         Let pieces end with chunks, as those of runs on GPUs must for the same bits on any number of ranks. By default
-        they end inside chunks where the largest piece would else be above 1.05 of the mean: at multiples of 256
-        variables from where a chunk begins that are multiples of `align`, too.
+        they end inside chunks where the largest piece would else be above 1.05 of the mean, or a rank be left without
+        variables: at multiples of 256 from where a chunk begins that are multiples of `align`, too.
     timeout : float, optional
         Seconds that a rank waits for the others in one exchange of a solver before it raises TimeoutError. By default
         what the environment variable STEPWELL_RANK_TIMEOUT says, and without it no limit. It must exceed the time that
