@@ -17,7 +17,7 @@ namespace stepwell {
 namespace {
 
 const FitKernels& kernels() {
-    return SW_BEST(fit_kernels)();
+    return SW_BEST_TO_AVX2(fit_kernels)();
 }
 
 using Any = nb::ndarray<nb::ro, nb::device::cpu>;
