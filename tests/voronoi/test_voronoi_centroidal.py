@@ -16,6 +16,8 @@ from stepwell.apps.voronoi import (
     cvt_energy,
     draw_sites,
 )
+from stepwell.apps.voronoi.coarse import SmallerImage
+from stepwell.apps.voronoi.domain import read_density
 from stepwell.apps.voronoi.starts import hilbert_order
 
 
@@ -95,6 +97,48 @@ def test_lbfgsb_reaches_lloyds_energy_in_a_tenth_of_the_evaluations():
     assert reach.size
     assert reach[0] < 50
     assert np.all(np.diff(lloyd.history[:20]) < 0)
+
+
+@pytest.mark.parametrize("shape", [(512, 512), (401, 603)])
+def test_drawn_sites_move_on_fewer_pixels_first(shape):
+    """From sites that were given all iterations see the image itself, and it takes more of them."""
+    count = shape[0] * shape[1] // 300
+    density = 1 + 8 * (np.indices(shape)[1] / shape[1]) ** 2
+    lloyd = centroidal(count, density, method="lloyd", maxiter=9, ftol=0.0, gtol=0.0, seed=2)
+    drawn = centroidal(count, density, seed=2, maxiter=20)
+    given = centroidal(draw_sites(count, density, seed=2), density, maxiter=20)
+    first, later = (np.flatnonzero(t.history <= lloyd.energy)[0] for t in (drawn, given))
+    assert first + 2 < later < 9
+    assert drawn.energy < 1.01 * given.energy
+    assert drawn.seconds["evaluation"] <= drawn.seconds["total"]
+    check_consistent(drawn, density)
+    same = [centroidal(count, density, seed=2, maxiter=2, threads=threads).sites for threads in (1, 2)]
+    np.testing.assert_array_equal(*same)
+    unmoved = centroidal(count, density, seed=2, maxiter=0)
+    np.testing.assert_allclose(unmoved.sites, draw_sites(count, density, seed=2), rtol=1e-15)
+
+
+def test_a_time_limit_covers_the_smaller_image():
+    t = centroidal(800, resolution=512, time_limit=1e-6)
+    assert "time limit" in t.message
+    assert t.iterations <= 1
+
+
+@pytest.mark.parametrize("merged", [2, 4])
+def test_a_smaller_image_has_the_mass_where_it_was(merged):
+    """Sums of its pixels, zero beyond the border; a place in the one is that place in the other."""
+    density = hills((61, 90))
+    small = SmallerImage.of(read_density(density), merged)
+    rows, columns = (-(-side // merged) for side in density.shape)
+    padded = np.zeros((rows * merged, columns * merged))
+    padded[:61, :90] = density
+    sums = padded.reshape(rows, merged, columns, merged).sum(axis=(1, 3))
+    ratio = sums.sum() / (small.density.weights.sum() * small.density.unit)
+    np.testing.assert_allclose(small.density.weights * (small.density.unit * ratio), sums, atol=1e-6 * sums.max())
+    corner = np.array([[1.0, 61 / 90], [merged / 90, 0.0]])  # where the image ends, and where its second pixel begins
+    np.testing.assert_allclose(small.there(corner) * columns, corner * 90 / merged)
+    np.testing.assert_allclose(small.back(small.there(corner)), corner, rtol=1e-15)
+    assert (small.back(np.ones((1, 2))) == [1.0, 61 / 90]).all()
 
 
 def test_jump_flooding_gives_as_good_a_tessellation():

@@ -20,6 +20,11 @@ from stepwell.common.threads import OneAtATime
 HEXAGONAL_BOUND = 5.0 / (18.0 * 3.0**0.5)
 
 
+def scale_of(density: Density, count: int) -> float:
+    """Return what makes the least energy that can be hoped for 1: then tolerances mean the same for every problem."""
+    return count / (density.root**2 * HEXAGONAL_BOUND)
+
+
 class VoronoiEnergy:
     """F(X) = Σ ρ_p ‖p − x_owner(p)‖² A over pixels p of area A, and its gradient 2 m_i (x_i − c_i).
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import time
 from collections.abc import Callable
 from typing import Any
 
 from stepwell.apps.voronoi.assignment import describe
+from stepwell.apps.voronoi.coarse import SmallerImage, pixels_to_merge
 from stepwell.apps.voronoi.domain import Density
-from stepwell.apps.voronoi.energy import VoronoiEnergy
+from stepwell.apps.voronoi.energy import VoronoiEnergy, scale_of
 from stepwell.apps.voronoi.tessellation import Intermediate, Tessellation
 from stepwell.arrays import Array, as_user_array, copy_to_device_of, is_cuda, namespace_of
 from stepwell.quasi_newton.api import minimize
@@ -19,6 +21,10 @@ from stepwell.quasi_newton.status import Status
 #: The diagonal of the energy's Hessian where cells are regular hexagons is 4/9 of Lloyd's 2 m: per coordinate and
 #: neighbour j, the integral over the common edge of ρ |x - p|² / |x - x_j| is taken off, 5/9 of 2 m in all.
 _NEWTON_BY_LLOYD = 9 / 4
+#: Iterations on a smaller image, from sites that were drawn: after so many, its minimum is no longer the image's own.
+_FIRST_ITERATIONS = 6
+#: Seconds: the shortest time limit.
+_SOON = 1e-9
 
 
 class Run:
@@ -31,6 +37,7 @@ class Run:
         self.time_parts = time_parts
         self.like = like  # its library is that of the results, on the host
         self.parts: dict[str, float] = {}  # seconds of evaluations and solver, where the device tells
+        self.spent = 0.0  # seconds of evaluations on a smaller image
         self.began = time.perf_counter()
         self.mode = "CPU"
         density = energy.density
@@ -58,6 +65,20 @@ class Run:
         density = self.energy.density
         return 0.1 * density.root / math.sqrt(density.mass * self.energy.count)
 
+    def on_fewer_pixels(self, start: Array) -> Array:
+        """Return where some iterations on a smaller image lead, if cells are large enough for that."""
+        energy, s = self.energy, self.settings
+        merged = 1 if is_cuda(start) else pixels_to_merge(energy.density, energy.count)
+        if merged == 1:
+            return start
+        small = SmallerImage.of(energy.density, merged)
+        scale = scale_of(small.density, energy.count)
+        there = VoronoiEnergy(small.density, energy.count, scale=scale, threads=s.threads)
+        few = dataclasses.replace(s, maxiter=min(s.maxiter, _FIRST_ITERATIONS))
+        sites = Run(there, few, None, None, False, self.like).lbfgsb(small.there(start))[0]
+        self.spent = there.seconds
+        return small.back(sites)
+
     def lbfgsb(self, start: Array) -> tuple[Array, int, int, Status]:
         """Minimise; returns sites, iterations, evaluations and why it ended."""
         energy, count, s = self.energy, self.energy.count, self.settings
@@ -81,7 +102,7 @@ class Run:
                 "maxcor": s.m,
                 "ftol": s.ftol,
                 "gtol": min(2 * energy.scale * self.tolerance, self.cut_off()),
-                "time_limit": s.time_limit,
+                "time_limit": max(s.time_limit - (time.perf_counter() - self.began), _SOON),
                 "threads": s.threads,
                 "h0": xp.reshape(xp.stack([weights, weights], axis=1), (-1,)),
                 "time_objective": self.time_parts and is_cuda(start),
@@ -124,7 +145,7 @@ class Run:
         energy.wait()
         total = time.perf_counter() - self.began
         history = energy.energies(evaluations) / energy.scale
-        spent = energy.seconds
+        spent = energy.seconds + self.spent
         f, g = energy.evaluate(sites)
         energy.wait()
         if is_cuda(sites):

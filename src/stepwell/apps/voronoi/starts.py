@@ -88,9 +88,14 @@ def draw_from(count: int, density: Density, seed: int, like: Array | None) -> Ar
     return copy_to_device_of(sites, namespace_of(like).astype(like, namespace_of(like).float64)) if moves else sites
 
 
+def is_number(sites: Any) -> bool:
+    """Whether sites are to be drawn, as many as this says; else it is an array, or a list, of them."""
+    return isinstance(sites, np.generic) or not (hasattr(sites, "shape") or isinstance(sites, list | tuple))
+
+
 def read_start(sites: Any, density: Density, like: Array | None, seed: int) -> Array:
     """Return where sites start: drawn, if `sites` says how many, else as given but with none that coincide."""
-    if isinstance(sites, np.generic) or not (hasattr(sites, "shape") or isinstance(sites, list | tuple)):
+    if is_number(sites):
         return draw_from(read_whole("sites", sites, 1, other="an array (n, 2)"), density, seed, like)
     points = read_sites(sites, density.shape)
     density.require_room(int(points.shape[0]))
