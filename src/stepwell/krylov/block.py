@@ -98,9 +98,9 @@ class BlockCG(Method):
                 stay = progress.release(x)
                 if not stay.size:
                     return progress.close()
-                x, residual = progress.kept(stay, x, residual)
-                candidates = None if candidates is None else progress.kept(stay, candidates)[0]
-                gram = None
+                x, residual, *others = progress.kept(stay, x, residual, *(() if candidates is None else (candidates,)))
+                candidates = others[0] if others else None
+                gram = None if gram is None else progress.kept_gram(stay, gram)
 
             if candidates is None:
                 candidates = kept.conjugate(self.precondition(residual))

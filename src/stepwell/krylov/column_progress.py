@@ -109,6 +109,11 @@ class ColumnProgress:
         """Return blocks with the columns that stay in them."""
         return [take_columns(block, stay) for block in blocks]
 
+    def kept_gram(self, stay: np.ndarray, gram: np.ndarray) -> np.ndarray:
+        """Return the inner products of such columns, of those of all columns."""
+        kept: np.ndarray = gram[np.ix_(stay, stay)]
+        return kept
+
     @property
     def at_once(self) -> bool:
         """Whether all columns have ended in the same step."""
@@ -166,6 +171,10 @@ class WideColumnProgress(ColumnProgress):
     def kept(self, stay: np.ndarray, *blocks: Array) -> list[Array]:
         """Return blocks in which the columns that have ended are zero."""
         return columns_or_zero(~self._ended, list(blocks))
+
+    def kept_gram(self, stay: np.ndarray, gram: np.ndarray) -> np.ndarray:
+        """Return inner products of blocks in which the columns that have ended are zero."""
+        return np.where(self._ended | self._ended[:, None], 0.0, gram)
 
     def _solutions(self) -> Array:
         return self._finished[0]
