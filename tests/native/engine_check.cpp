@@ -111,15 +111,15 @@ void check_exchange(const std::vector<int64_t>& leaves_of, bool ahead, int itera
         const int64_t first = std::min(variable(cuts[rank]), n);
         std::vector<double> received;
         RankExchange between(
-            rank, cuts, tiles, first,
+            rank, {cuts, tiles}, first,
             [&](Action, bool, std::vector<double>& message, const std::vector<int64_t>& counts) {
                 if (rank == 0) ++messages;
                 return board.send(rank, message, counts, received);
             });
         mine.view.exchange = between.hook();
         std::vector<int64_t> begins;
-        const RankTree tree(rank, cuts, tiles);
-        for (const TreeNode& row : tree.rows()) begins.push_back(variable(row.begin) - first);
+        for (const TreeNode& row : CutTree(cuts, tiles).rows(rank))
+            begins.push_back(variable(row.begin) - first);
         mine.view.cut = {length, first % length, tiles > 1 ? begins.data() : nullptr, int(begins.size())};
         while (mine.state.action != Action::done) {
             std::copy(mine.trial.begin(), mine.trial.end(), point.begin() + first);

@@ -46,9 +46,9 @@ struct HopCalls {
 
 class HopExchange {
 public:
-    HopExchange(int rank, const std::vector<int64_t>& cuts, int64_t tiles, const std::vector<int64_t>& homes,
-                int64_t first_variable, HopCalls calls)
-        : sums(rank, cuts.data(), tiles, homes.data(), int(homes.size()), calls.shared),
+    HopExchange(int rank, const CutTree& cut, const std::vector<int64_t>& homes, int64_t first_variable,
+                HopCalls calls)
+        : sums(rank, cut, homes.data(), calls.shared),
           rank(rank),
           first_variable(first_variable),
           calls(std::move(calls)) {}

@@ -32,14 +32,14 @@ bool are_alike(const double* messages, const std::vector<int64_t>& counts, int h
 
 }  // namespace
 
-PythonExchange::PythonExchange(int rank, std::vector<int64_t> cuts, int64_t tiles, int64_t first_variable,
-                               nb::object send, const std::vector<int64_t>& homes)
+PythonExchange::PythonExchange(int rank, CutTree cut, int64_t first_variable, nb::object send,
+                               const std::vector<int64_t>& homes)
     : send(std::move(send)),
       exchange(
-          rank, cuts, tiles, first_variable,
+          rank, std::move(cut), first_variable,
           [this](Action phase, bool with_value, std::vector<double>& message,
                  const std::vector<int64_t>& counts) { return call(phase, with_value, message, counts); }) {
-    if (!homes.empty()) exchange.go_by_hops(cuts, tiles, homes, hop_calls());
+    if (!homes.empty()) exchange.go_by_hops(homes, hop_calls());
 }
 
 HopCalls PythonExchange::hop_calls() {
@@ -221,7 +221,7 @@ nb::object add_tiles(const Row& sums, const Whole& counts) {
 TreeSums make_tree_sums(int rank, const Whole& cuts, int64_t tiles, const Whole& homes) {
     if (cuts.size() != homes.size() + 1) throw nb::value_error("cuts: one more than homes");
     if (rank < 0 || size_t(rank) >= homes.size()) throw nb::value_error("rank: one of those with a home");
-    return TreeSums(rank, cuts.data(), tiles, homes.data(), int(homes.size()), shared_kind);
+    return TreeSums(rank, {{cuts.data(), cuts.data() + cuts.size()}, tiles}, homes.data(), shared_kind);
 }
 
 void begin_sums(TreeSums& sums, const Rows& rows, double share, int maxima, int minima) {
@@ -305,7 +305,7 @@ void bind_ranks(nb::module_& m) {
         .def(
             "__init__",
             [](RankTree* self, int rank, const nb::sequence& cuts, int64_t tiles) {
-                new (self) RankTree(rank, read_cuts(cuts), tiles);
+                new (self) RankTree(rank, {read_cuts(cuts), tiles});
             },
             nb::arg("rank"), nb::arg("cuts"), nb::arg("tiles") = 1)
         .def_prop_ro("nodes",
@@ -328,7 +328,7 @@ void bind_ranks(nb::module_& m) {
             "__init__",
             [](PythonExchange* self, int rank, const nb::sequence& cuts, int64_t tiles,
                int64_t first_variable, nb::object send, const nb::sequence& homes) {
-                new (self) PythonExchange(rank, read_cuts(cuts), tiles, first_variable, std::move(send),
+                new (self) PythonExchange(rank, {read_cuts(cuts), tiles}, first_variable, std::move(send),
                                           read_cuts(homes));
             },
             nb::arg("rank"), nb::arg("cuts"), nb::arg("tiles"), nb::arg("first_variable"), nb::arg("send"),

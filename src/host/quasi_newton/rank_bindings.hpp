@@ -19,8 +19,8 @@ public:
     // send.open(phase, with_value) -> flag, kind, number
     // send.swap(partner, numbers or None, expected) -> as many numbers, a contiguous float64 array, or None
     // send.look_further(with_value, header) -> f, of ranks that are not alike
-    PythonExchange(int rank, std::vector<int64_t> cuts, int64_t tiles, int64_t first_variable,
-                   nanobind::object send, const std::vector<int64_t>& homes);
+    PythonExchange(int rank, CutTree cut, int64_t first_variable, nanobind::object send,
+                   const std::vector<int64_t>& homes);
 
     Exchange hook() { return exchange.hook(); }
     // Before a turn: f of this rank as it goes into messages, a number unless other ranks may have another

@@ -26,9 +26,8 @@ public:
     using Send = std::function<const double*(Action phase, bool with_value, std::vector<double>& message,
                                              const std::vector<int64_t>& counts)>;
 
-    // Cuts and tiles: see RankTree.
-    RankExchange(int rank, std::vector<int64_t> cuts, int64_t tiles, int64_t first_variable, Send send)
-        : tree(rank, std::move(cuts), tiles), first_variable(first_variable), send(std::move(send)) {}
+    RankExchange(int rank, CutTree cut, int64_t first_variable, Send send)
+        : tree(rank, std::move(cut)), first_variable(first_variable), send(std::move(send)) {}
 
     // The hook of the engine.
     Exchange hook() {
@@ -38,9 +37,8 @@ public:
 
     // From now on messages go from rank to rank, as many as the logarithm of their number; homes[r] is the
     // same number for neighbouring ranks of one node.
-    void go_by_hops(const std::vector<int64_t>& cuts, int64_t tiles, const std::vector<int64_t>& homes,
-                    HopCalls calls) {
-        hops.emplace(tree.own_rank(), cuts, tiles, homes, first_variable, std::move(calls));
+    void go_by_hops(const std::vector<int64_t>& homes, HopCalls calls) {
+        hops.emplace(tree.own_rank(), tree.cuts(), homes, first_variable, std::move(calls));
     }
 
     void operator()(const PhaseSums& found) {
@@ -76,7 +74,7 @@ private:
         const int width = found.shape.width(), before = message_header + (found.f ? message_value : 0);
         // Counts are whole numbers, exact in any order: one row a rank.
         const bool whole = found.phase == Action::count_breaks;
-        const auto rows_of = [&](int r) { return whole ? int(tree.has_leaves(r)) : tree.nodes_of(r); };
+        const auto rows_of = [&](int r) { return whole ? int(tree.cuts().has_leaves(r)) : tree.nodes_of(r); };
         counts.clear();
         for (int r = 0; r < tree.ranks(); ++r) counts.push_back(before + int64_t(rows_of(r)) * width);
         begin_message(found, counts[size_t(tree.own_rank())] - message_header);

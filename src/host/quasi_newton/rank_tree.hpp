@@ -51,41 +51,39 @@ inline void fold_into_nodes(const SumTree& tree, const TreeNode* nodes, int coun
 
 class RankTree {
 public:
-    // Rank r has leaves cuts[r] to cuts[r + 1]; chunks have `tiles` of them.
-    RankTree(int rank, std::vector<int64_t> cuts, int64_t tiles = 1)
-        : rank(rank), cuts(std::move(cuts)), tree{this->cuts.back(), tiles}, folder(tree) {
+    RankTree(int rank, CutTree given)
+        : rank(rank), cut(std::move(given)), own_rows(cut.rows(rank)), folder(cut.tree) {
         first_node.push_back(0);
         for (int r = 0; r < ranks(); ++r) {
-            tree.cover(tree.root(), this->cuts[size_t(r)], this->cuts[size_t(r) + 1], nodes);
+            const Cover found = cut.nodes(r, r + 1);
+            nodes.insert(nodes.end(), found.begin(), found.end());
             first_node.push_back(int(nodes.size()));
         }
-        own_rows = tree.rows(this->cuts[size_t(rank)], this->cuts[size_t(rank) + 1]);
     }
 
-    int ranks() const { return int(cuts.size()) - 1; }
+    const CutTree& cuts() const { return cut; }
+    int ranks() const { return cut.ranks(); }
     int own_rank() const { return rank; }
     int nodes_of(int r) const { return first_node[size_t(r) + 1] - first_node[size_t(r)]; }
     int all_nodes() const { return int(nodes.size()); }
-    bool has_leaves(int r) const { return cuts[size_t(r) + 1] > cuts[size_t(r)]; }
     // What this rank's rows are of.
     const Cover& rows() const { return own_rows; }
 
     // From this rank's rows, which are overwritten, to those of its nodes, one after the other.
     void fold_own(double* rows, const RowShape& shape, double* out) const {
-        fold_into_nodes(tree, nodes.data() + first_node[size_t(rank)], nodes_of(rank), rows, shape, out);
+        fold_into_nodes(cut.tree, nodes.data() + first_node[size_t(rank)], nodes_of(rank), rows, shape, out);
     }
 
     // From the rows of all nodes, places[k] that of node k, to the total.
     void finish(const double* const* places, const RowShape& shape, double* total) {
         size_t next = 0;
-        folder.fold(tree.root(), nodes, places, next, shape, total);
+        folder.fold(cut.tree.root(), nodes, places, next, shape, total);
     }
 
 private:
     int rank;
-    std::vector<int64_t> cuts;
-    SumTree tree;
-    Cover nodes, own_rows;
+    CutTree cut;
+    Cover own_rows, nodes;
     std::vector<int> first_node;
     NodeFolder folder;
 };

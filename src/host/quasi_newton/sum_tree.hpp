@@ -4,6 +4,7 @@
 #pragma once
 
 #include <bit>
+#include <utility>
 #include <vector>
 
 #include "host/quasi_newton/chunks.hpp"
@@ -52,6 +53,25 @@ struct SumTree {
             cover({begin, min_of(begin + tiles, leaves)}, from, to, found);
         return found;
     }
+};
+
+// The tree, dealt out: rank r has leaves cuts[r] to cuts[r + 1].
+struct CutTree {
+    std::vector<int64_t> cuts;
+    SumTree tree;
+
+    CutTree(std::vector<int64_t> given, int64_t tiles) : cuts(std::move(given)), tree{cuts.back(), tiles} {}
+
+    int ranks() const { return int(cuts.size()) - 1; }
+    int64_t begin(int rank) const { return cuts[size_t(rank)]; }
+    bool has_leaves(int rank) const { return begin(rank + 1) > begin(rank); }
+    // What ranks from `first` to `end` send, who have each other's sums.
+    Cover nodes(int first, int end) const {
+        Cover found;
+        tree.cover(tree.root(), begin(first), begin(end), found);
+        return found;
+    }
+    Cover rows(int rank) const { return tree.rows(begin(rank), begin(rank + 1)); }
 };
 
 SW_END

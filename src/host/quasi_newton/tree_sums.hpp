@@ -33,17 +33,14 @@ struct Summary {
 // The nodes of one tree that a rank holds on its way.
 class HeldNodes {
 public:
-    // Rank r has leaves cuts[r] to cuts[r + 1], of a tree with so many tiles a chunk.
-    HeldNodes(int rank, const int64_t* cuts, int ranks, int64_t tiles, const std::vector<Hop>& hops)
-        : tree{cuts[ranks], tiles}, folder(tree) {
-        own = cover(cuts, {rank, rank + 1});
-        own_rows = tree.rows(cuts[rank], cuts[rank + 1]).size();
+    HeldNodes(int rank, const CutTree& cut, const std::vector<Hop>& hops)
+        : tree(cut.tree), own_rows(cut.rows(rank).size()), own(cut.nodes(rank, rank + 1)), folder(tree) {
         RankRange held{rank, rank + 1};
         for (const Hop& hop : hops) {
-            received.push_back(cover(cuts, hop.received));
+            received.push_back(cut.nodes(hop.received.begin, hop.received.end));
             if (!hop.received.empty())
                 held = {min_of(held.begin, hop.received.begin), max_of(held.end, hop.received.end)};
-            joined.push_back(cover(cuts, held));
+            joined.push_back(cut.nodes(held.begin, held.end));
         }
     }
 
@@ -90,29 +87,24 @@ public:
 
 private:
     const SumTree tree;
-    size_t own_rows;
-    Cover own, held, below;
+    const size_t own_rows;
+    const Cover own;
+    Cover held, below;
     std::vector<Cover> received, joined;  // by hop
     std::vector<double> next_rows;
     std::vector<const double*> places;
     NodeFolder folder;
     RowShape shape = {0, 0, 0};
-
-    Cover cover(const int64_t* cuts, const RankRange& range) const {
-        Cover found;
-        if (!range.empty()) tree.cover(tree.root(), cuts[range.begin], cuts[range.end], found);
-        return found;
-    }
 };
 
 class TreeSums {
 public:
-    TreeSums(int rank, const int64_t* cuts, int64_t tiles, const int64_t* homes, int ranks, double shared)
+    TreeSums(int rank, const CutTree& cut, const int64_t* homes, double shared)
         : rank(rank),
           shared(shared),
-          route(rank, homes, ranks),
-          nodes(rank, cuts, ranks, tiles, route.hops),
-          shares(rank, leaf_a_rank(ranks).data(), ranks, 1, route.hops) {}
+          route(rank, homes, cut.ranks()),
+          nodes(rank, cut, route.hops),
+          shares(rank, leaf_a_rank(cut.ranks()), route.hops) {}
 
     const std::vector<Hop>& hops() const { return route.hops; }
     int64_t additions() const { return nodes.additions() + shares.additions(); }
@@ -167,7 +159,7 @@ public:
         from += has_value ? Summary::numbers : without_value;
         if (has_value) {
             shares.take(hop, from, is_lower, replaces);
-            from += shares_in(hop);
+            from += shares.received_nodes(hop);
         }
         if (by_tree)
             nodes.take(hop, from, is_lower, replaces);
@@ -195,12 +187,11 @@ private:
     RowShape shape = {0, 0, 0};
     std::vector<double> plain, message;
 
-    static std::vector<int64_t> leaf_a_rank(int ranks) {
+    static CutTree leaf_a_rank(int ranks) {
         std::vector<int64_t> cuts;
         for (int r = 0; r <= ranks; ++r) cuts.push_back(r);
-        return cuts;
+        return {std::move(cuts), 1};
     }
-    int64_t shares_in(size_t hop) const { return shares.received_nodes(hop); }
 };
 
 SW_END
