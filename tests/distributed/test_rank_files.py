@@ -6,11 +6,12 @@ import json
 
 import numpy as np
 import pytest
-from rank_problems import PAIRS, digest_of, rosenbrock
+from rank_problems import PAIRS, Fixed, digest_of, rosenbrock
 
 from stepwell import LBFGSB
 from stepwell.common.files import Unreadable
 from stepwell.distributed import RankError, run_threads, split
+from stepwell.quasi_newton.ranks.files import Folder
 
 
 def optimizer(comm, **options):
@@ -60,6 +61,15 @@ def test_a_run_goes_on_with_the_same_bits_on_another_number_of_ranks(tmp_path, b
     manifest = json.loads((tmp_path / "manifest.json").read_text())
     assert len(manifest["files"]) == before
     assert {path.name for path in tmp_path.iterdir()} == {"manifest.json", *manifest["files"]}
+
+
+def test_on_gpus_a_run_goes_on_in_whole_chunks(tmp_path):
+    """Without them bits would hold for these pieces alone. (On GPUs themselves: test_rank_gpu.py.)"""
+    saved_by(2, tmp_path)
+    found = Folder.of(tmp_path)
+    assert not found.layout(Fixed(3), on_device=False).whole_chunks
+    with pytest.warns(UserWarning, match="cannot be dealt out evenly"):
+        assert found.layout(Fixed(3), on_device=True).whole_chunks
 
 
 def test_a_run_before_its_first_turn_and_one_that_has_ended(tmp_path):

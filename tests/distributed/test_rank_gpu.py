@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from device_arrays import on_device, on_host
 from device_rank_problems import CASES as MPI_CASES
-from device_rank_problems import device_rosenbrock, digest_on_device, solve_on_device
+from device_rank_problems import device_rosenbrock, digest_on_device, solve_on_device, split_whole
 from mpi_runner import run_ranks
 from rank_problems import CASES, PAIRS, solve_rosenbrock
 
 import stepwell
-from stepwell.distributed import RankError, Ranks, part, run_threads, split
+from stepwell.distributed import RankError, Ranks, part, run_threads
 
 pytestmark = pytest.mark.cuda
 PROGRAM = Path(__file__).parents[1] / "helpers" / "device_rank_problems.py"
@@ -68,7 +68,7 @@ def test_nor_with_ranks_that_have_no_variables():
 def test_nor_where_chunks_begin_at_odd_places(align):
     """Chunks of 4096, 4100 and 4114 variables: the last two do not begin where eight can be read together."""
     found = [
-        run_threads(ranks, lambda comm: solve_on_device(comm, layout=split(PAIRS, comm, align=align)))
+        run_threads(ranks, lambda comm: solve_on_device(comm, layout=split_whole(PAIRS, comm, align=align)))
         for ranks in (1, 2)
     ]
     assert digest_on_device(found[0]) == digest_on_device(found[1])
@@ -79,7 +79,9 @@ def test_nor_where_chunks_begin_at_odd_places(align):
 def test_the_path_is_that_of_ranks_on_the_host(cauchy, maxcor):
     """Sums are taken in another order; in few iterations that is all that differs."""
     device = run_threads(2, lambda comm: solve_on_device(comm, cauchy=cauchy, maxiter=12, maxcor=maxcor))
-    host = run_threads(2, lambda comm: solve_rosenbrock(comm, cauchy=cauchy, maxiter=12, maxcor=maxcor))
+    host = run_threads(
+        2, lambda comm: solve_rosenbrock(comm, cauchy=cauchy, maxiter=12, maxcor=maxcor, cut=split_whole)
+    )
     for here, there in zip(device, host):
         assert (here.nit, here.nfev, here.cauchy_walks) == (there.nit, there.nfev, there.cauchy_walks)
         assert here.fun == pytest.approx(there.fun, rel=1e-9)
@@ -96,7 +98,7 @@ def test_millions_of_variables_have_the_bits_of_one_rank_and_the_path_of_the_sin
     steep = on_device("torch", 10 ** (4 * np.modf(0.6180339887498949 * np.arange(n))[0]))
 
     def program(comm):
-        layout = split(n, "self" if comm is None else comm)
+        layout = split_whole(n, "self" if comm is None else comm)
         begin, end = layout
 
         def fun(x):
@@ -148,7 +150,7 @@ def test_pieces_of_any_size():
 
 def test_a_rank_without_bounds_takes_part_in_those_of_others():
     def program(comm, whole):
-        layout = split(PAIRS, comm, align=2)
+        layout = split_whole(PAIRS, comm, align=2)
         value, start, _, _ = device_rosenbrock(layout)
         begin, end = layout
         half = layout.chunk_length * 2
@@ -306,7 +308,7 @@ def test_a_run_in_a_folder_goes_on_with_other_ranks(tmp_path):
     """Saved on three ranks, taken up by two, by one, and on the host of the same pieces' solution."""
 
     def begun(comm):
-        layout = split(PAIRS, comm, align=2)
+        layout = split_whole(PAIRS, comm, align=2)
         value, start, bounds, _ = device_rosenbrock(layout)
         opt = stepwell.LBFGSB(start, bounds, comm=layout, gtol=1e-6, ftol=0, maxiter=20)
         for _ in range(8):
@@ -317,7 +319,7 @@ def test_a_run_in_a_folder_goes_on_with_other_ranks(tmp_path):
         return opt.result()
 
     def taken_up(comm):
-        layout = split(PAIRS, comm, align=2)
+        layout = split_whole(PAIRS, comm, align=2)
         value, start, *_ = device_rosenbrock(layout)
         opt = stepwell.LBFGSB.load(tmp_path / "run", layout, like=start[:0])
         while not opt.done:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import sys
@@ -13,6 +14,9 @@ from rank_problems import PAIRS, rosenbrock
 import stepwell
 from stepwell.arrays import namespace_of
 from stepwell.distributed import split
+
+#: Pieces as a GPU sweeps them.
+split_whole = functools.partial(split, whole_chunks=True)
 
 
 def device_rosenbrock(layout, dtype=np.float64, library="torch"):
@@ -45,7 +49,7 @@ def solve_on_device(
     **options,
 ):
     """Minimise the Rosenbrock problem over ranks on a device; `fun` may stand between solver and function."""
-    layout = split(PAIRS, comm, align=2) if layout is None else layout
+    layout = split_whole(PAIRS, comm, align=2) if layout is None else layout
     value, start, arrays, diagonal = device_rosenbrock(layout, dtype, library)
     options = {"ftol": 0, "gtol": 1e-6, "maxiter": 25} | options
     if weighted:

@@ -297,7 +297,7 @@ class LBFGSB:
         found = together(ranks, lambda: Folder.of(path))
         if comm is None and found.align == 1 and not found.chunk:
             return cls._continued(found.piece(0, found.n), like, h0)
-        layout = together(ranks, lambda: found.layout("self" if comm is None else comm))
+        layout = together(ranks, lambda: found.layout("self" if comm is None else comm, on_device=is_cuda(like)))
         return cls._continued(together(ranks, lambda: found.piece(*layout)), like, h0, layout)
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -112,10 +112,11 @@ class Folder:
             raise Unreadable(f"{os.fspath(place)}: names pieces that do not make up {read.n} variables")
         return read
 
-    def layout(self, comm: Any) -> Layout:
+    def layout(self, comm: Any, *, on_device: bool) -> Layout:
         """Return the layout by which ranks go on, with the chunks that the run had."""
         if not isinstance(comm, Layout):
-            return split(self.n, comm, self.align, chunk=self.chunk or None)
+            # (A GPU sweeps whole chunks: see `split`.)
+            return split(self.n, comm, self.align, chunk=self.chunk or None, whole_chunks=on_device)
         if (comm.n, comm.align, comm.chunk) != (self.n, self.align, self.chunk):
             given, had = (
                 f"n={of.n}, align={of.align}" + (f", chunk={of.chunk}" if of.chunk else "") for of in (comm, self)
