@@ -105,7 +105,7 @@ try:
     begin, end = layout
     stepwell.minimize(fun(layout, []), np.zeros(end - begin), jac=True, comm=layout)
 except TimeoutError as error:
-    print("TimeoutError:", error, flush=True)
+    print(f"TimeoutError: {error}", flush=True)  # in one piece, before all are ended
     comm.Abort(3)
 """
 
