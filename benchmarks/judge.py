@@ -2,10 +2,10 @@
 
     python benchmarks/judge.py CORE_WITHOUT [--core CORE_WITH] [--repeats 15]
 
-CORE_WITHOUT is a `_core` built from a scratch copy of the sources in which `Answer::answer` of
-`src/core/lsq/small/answer.hpp` writes x, its residual and a violation of zero and returns, without `is_certified` and
-what is measured for it alone. Each core has a process; they take turns on one core with one thread, and the line is
-seconds of that thread. Answers of both are the same bits. Raw figures: benchmarks/raw/judge.json.
+CORE_WITHOUT is a `_core` built with `-DSTEPWELL_JUDGE=OFF`: small systems then end without `is_certified` and without
+what is measured for it alone (`src/core/lsq/small/answer.hpp`). Each core has a process; they take turns on one core
+with one thread, and the line is seconds of that thread. Answers of both are the same bits. Raw figures:
+benchmarks/raw/judge.json.
 """
 
 from __future__ import annotations

@@ -162,12 +162,11 @@ SW_HD double violation_of(const Job& job, const Measured& x) {
 }
 
 // Whether the certificate holds. `single`: x is rounded to single precision.
-SW_HD bool is_certified(const Job& job, const Measured& x, bool single) {
+SW_HD bool is_certified(const Job& job, const Measured& x, double violation, bool single) {
     const Options& options = job.options;
     const bool summed = job.constraints.general && job.constraints.summed;
     const double rounding = options.rounding * (summed ? allowed_with_sum : allowed_rounding),
-                 credible = max_of(options.tolerance, single ? credible_in_single : credible_violation),
-                 violation = violation_of(job, x);
+                 credible = max_of(options.tolerance, single ? credible_in_single : credible_violation);
     const double slack = (rounding + (single ? 4 * single_epsilon : 0.0)) * x.size;
     // (Numbers beyond the largest certify nothing.)
     if (!(x.size < double_infinity) || (x.hides_duals && !single)) return false;
@@ -182,7 +181,7 @@ SW_HD bool is_certified(const Job& job, const Measured& x, bool single) {
 // The status of a system that its solver says ended with `said`.
 SW_HD int32_t judged_status(const Job& job, const Measured& x, bool single, int32_t said) {
     if (said == non_finite || said == infeasible || said == limit) return said;
-    if (is_certified(job, x, single)) return converged;
+    if (is_certified(job, x, violation_of(job, x), single)) return converged;
     return said == converged ? int32_t(stalled) : said;
 }
 
