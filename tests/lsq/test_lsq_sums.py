@@ -248,3 +248,19 @@ def test_a_column_of_zeros_between_bounds_takes_the_multiplier_away():
     assert r.x[1] == pytest.approx(1.77e-48 / 7e14, rel=1e-12)
     assert r.x[2] == pytest.approx(0, abs=1e-72)
     assert r.multipliers[0] == pytest.approx(0, abs=1e-75)
+
+
+@pytest.mark.parametrize("method", ["gram", "qr"])
+def test_bounds_nearer_to_each_other_than_the_rounding_of_the_sum_hold(method):
+    """A term of 2e9 leaves a rounding of 4e-7 in the sum; other bounds are 1e-9 apart, and count all the same."""
+    rng = np.random.default_rng(11)
+    apart = np.array([0, 5e-9, 1.5e-9, 2.3e-9, 3e-9])
+    for _ in range(40):
+        A = rng.standard_normal((2, 5)) * np.array([1e-9, 1e-9, 1e10, 1e8, 1e-9])
+        lower = np.array([2.2e9, 13.4, 1e-11, -1.3e-9, 3.4e5]) * rng.uniform(0.9, 1.1, 5)
+        upper = lower + apart
+        r = stepwell.lsq_linear(A, np.zeros((2, 2)), (lower, upper), sum_bounds=(lower.sum(),) * 2, method=method)
+        assert ((r.x >= lower) & (r.x <= upper)).all()
+        true = np.linalg.norm(r.x @ A.T, axis=1)
+        np.testing.assert_allclose(r.residual, true, rtol=1e-10, atol=1e-12 * (np.abs(A) @ upper).max())
+        assert (true <= np.linalg.norm(A @ lower) * (1 + 1e-10)).all()  # which has the sum

@@ -190,11 +190,16 @@ def no_worse_than_another(part: Solved) -> None:
     own, best = (np.sqrt(problem.objective(at, part.lam)) for at in (part.x, x))
     # The other is what it is to the rounding of its terms. And x is rounded, so that Kx is by as much of its own; as
     # much again comes of mending the sum of what was rounded.
-    size = part.b_norm + (problem.norms(part.lam) * np.abs(x)).sum(axis=1)
-    gap = own - best
+    norms = problem.norms(part.lam)
+    size = part.b_norm + (norms * np.abs(x)).sum(axis=1)
+    # Each meets the sum to the rounding of its terms: by so much a column may be elsewhere, where bounds let it.
+    c, gap = np.abs(problem.C[0]), own - best
+    rounding = part.answer.n * DOUBLE * (np.abs(part.x) @ c)[:, None] / np.where(c > 0, c, 1)
+    moves = np.where(c > 0, np.minimum(rounding, problem.upper - problem.lower), 0)
+    allowed = 10 * room * size + 2 * DOUBLE * part.found.size + 4 * (norms * moves).max(axis=1)
     part.find_each(
         "worse",
-        known & (gap > (1e-6 + room) * (part.b_norm + own)) & (gap > 10 * room * size + 2 * DOUBLE * part.found.size),
+        known & (gap > (1e-6 + room) * (part.b_norm + own)) & (gap > allowed),
         lambda k: f"the root of the objective is {float(own[k]):.3e}, that of method {method!r} {float(best[k]):.3e}",
     )
 

@@ -99,7 +99,7 @@ SW_HD void round_answer(State& s) {
 // The fit from A where products do not have its digits.
 template <class State>
 SW_HD void finish_fit(State& s) {
-    if (is_large(s.squared_fit, s.size)) return;
+    if (has_large_fit(s)) return;
     if constexpr (State::shares && State::has_sweeps) {
         const double below = s.squared_residual - s.squared_fit;
         ++s.counts.passes;

@@ -288,6 +288,19 @@ SW_HD void fit_from_table(State& s) {
     }
 }
 
+// Whether a fit from tables has its digits: also beside the multiplier of a sum, of which each dual has a
+// part that is taken out again.
+template <class State>
+SW_HD bool has_large_fit(const State& s) {
+    if (!is_large(s.squared_fit, s.size)) return false;
+    if constexpr (State::summed) {
+        double taken = 0;
+        s.each_column([&](int j, int) { taken += absolute(in_multiplier(s, j) * s.x[j]); });
+        return s.squared_fit > large_residual * s.lanes.sum(taken);
+    }
+    return true;
+}
+
 // Whether rounding may hide that a column should leave its bound: a dual is within it, and the residual
 // is so small that a better one would tell. All of w is there.
 template <class State>

@@ -188,7 +188,7 @@ SW_HD bool is_certain(State& s) {
     if constexpr (State::source == normal_equations) return true;
     if constexpr (State::certifies) {
         fit_from_table(s);
-        if (!is_large(s.squared_fit, s.size) && !has_duals_of_small_fit(s)) return false;
+        if (!has_large_fit(s) && !has_duals_of_small_fit(s)) return false;
         if (rounding_hides_a_dual(s) || has_weak_pivot(s)) return false;
         if (!s.numbers.rounds) finish_fit(s);  // (of others when x is rounded)
         return true;

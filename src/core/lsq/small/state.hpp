@@ -101,7 +101,7 @@ struct State {
     double nu = 0;               // lambda^2 of a penalty
     double rho = 0, wanted = 0;  // what the row of the sum weighs; the sum
     bool drops_upper = false;    // the sum keeps x below upper bounds that are as large as it
-    double least_sum = 0;        // with all columns at their references
+    double least_sum = 0;        // with all columns at their references, less its rounding
     double missing = 0;          // of a bound sum, at the start
 
     // Columns in the factor; out of it at their upper bound; that take no part; and with x other than zero.

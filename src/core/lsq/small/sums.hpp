@@ -13,7 +13,7 @@ template <class State>
 SW_HD bool has_sum(State& s) {
     s.wanted = s.missing = s.sum_range().sum;
     if constexpr (!State::bounded) return s.missing == 0 || (s.missing > 0 && ~s.excluded);
-    double lowest = 0, highest = 0, around = absolute(s.wanted);
+    double lowest = 0, highest = 0, around = absolute(s.wanted), terms = 0;
     SW_ROLLED
     for (int j = 0; j < s.n; ++j) {
         if (s.is_masked(j)) continue;
@@ -21,13 +21,16 @@ SW_HD bool has_sum(State& s) {
         s.missing -= coefficient * at;
         s.least_sum += coefficient * at;
         around += coefficient * absolute(at);
+        terms += coefficient * absolute(at);
         if (!s.is_at_bound(j)) continue;
         lowest += coefficient * (s.at_upper & bit_of(j) ? s.lower(j) - at : 0.0);
         highest += coefficient * (s.at_upper & bit_of(j) ? 0.0 : s.upper(j) - at);
     }
     if (s.count > 0) return true;
     const double room = 8 * double_epsilon * around;
+    // (The rounding of terms that are far larger than what is missing may be more than all of it.)
     s.drops_upper = lowest == 0;
+    s.least_sum -= 8 * double_epsilon * terms;
     return lowest <= s.missing + room && highest >= s.missing - room;
 }
 
