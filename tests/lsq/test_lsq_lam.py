@@ -57,6 +57,18 @@ def test_chi2_of_data_that_are_met_leaves_lam_at_zero(rows, solver):
     assert (r.residual <= 1e-14 * np.linalg.norm(b[..., 0], axis=1)).all()
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_chi2_takes_no_other_fit_for_that_of_nearly_dependent_columns(seed):
+    """They meet any data with an x of 1e7, whose rounding is all that is left; along one of them much more is."""
+    rng = np.random.default_rng(seed)
+    A, b = 1 + 1e-6 * rng.standard_normal((8, 8)), rng.standard_normal((4, 8))
+    x = np.linalg.solve(A, b.T)
+    least = np.finfo(float).eps * 8 * (np.abs(A) @ np.abs(x)).max(axis=0)
+    r = stepwell.lsq_linear(A, b, lam="chi2")
+    assert (r.residual <= 10 * least).all()
+    assert (np.linalg.norm(r.x @ A.T - b, axis=1) <= 10 * least).all()
+
+
 def test_discrepancy_reaches_the_noise_or_says_so():
     A, b = decays(40, np.random.default_rng(2))
     r = stepwell.nnls(A, b, lam="discrepancy", noise=6e-3)

@@ -98,6 +98,9 @@ SW_CALL double curvature_of_path(State& s, int first, int rows) {
     return square_in_factor(s);
 }
 
+// Digits of level - phi_0 that a level is worth, and roundings of the terms of A x that a fit may be off by.
+constexpr double level_digits = 1e-4, roundings_of_fit = 16;
+
 // phi = T, with T a multiple of phi at nu = 0, or what the noise makes of it.
 template <class State>
 SW_HD void by_level(State& s, const Job& job, int64_t system, double unit, double near) {
@@ -112,11 +115,17 @@ SW_HD void by_level(State& s, const Job& job, int64_t system, double unit, doubl
         s.search.level = min_of(s.team.sum(rows) * noise * noise, LevelSearch::highest);
     }
     // (Of a fit to rounding a factor is one of rounding; noise that is given is not.)
-    const double rounding = s.task.options.rounding * (s.b_norm + s.reference_size);
+    double rounding = s.task.options.rounding * (s.b_norm + s.reference_size);
     const auto nothing_left = [&] {
         return constraints.rule == rule_chi2 && s.search.unpenalized <= rounding * rounding;
     };
-    if (constraints.rule == rule_chi2 && !nothing_left() && is_rounded(s)) find_fit_with_digits(s, unit);
+    if (constraints.rule == rule_chi2 && !nothing_left() && is_rounded(s)) {
+        const double hidden = roundings_of_fit * double_epsilon * s.size;
+        if (!finds_fit_with_digits(s, unit)) {
+            rounding = max_of(rounding, hidden);
+            if (!nothing_left()) s.search.has_false_level = true;
+        }
+    }
     const double wanted = s.search.level - s.search.unpenalized;
     s.fresh = false;
     if (!(wanted > 0) || nothing_left() || stays_zero(s)) {
@@ -133,28 +142,37 @@ SW_HD void by_level(State& s, const Job& job, int64_t system, double unit, doubl
     reach_level(s, unit, near > 0 ? logarithm(near) : guess);
 }
 
-// Digits of level - phi_0 that a level is worth.
-constexpr double level_digits = 1e-4;
+// What rounding of A x makes of phi_0.
+template <class State>
+SW_HD double hidden_in_fit(const State& s) {
+    const double error = double_epsilon * s.size;
+    return error * (2 * square_root(s.search.unpenalized) + error);
+}
 
 // Whether x is so large that rounding of A x hides phi_0 beside what the level adds to it.
 template <class State>
 SW_HD bool is_rounded(const State& s) {
-    const double phi = s.search.unpenalized, error = double_epsilon * s.size;
-    return error * (2 * square_root(phi) + error) > level_digits * (s.search.level - phi);
+    return hidden_in_fit(s) > level_digits * (s.search.level - s.search.unpenalized);
 }
 
 // Nearly dependent columns have such an x. Any other with the same fit will do for phi_0: that of the least
-// nu whose x, which is no larger than |b| / (2 lambda), keeps the digits. Where phi still falls towards nu =
-// 0 it is not the least.
+// nu whose x, which is no larger than |b| / (2 lambda), keeps the digits. False, and nu is 0, where that is
+// not the same fit: phi still falls towards nu = 0, or is above phi_0 by more than rounding.
 template <class State>
-SW_CALL void find_fit_with_digits(State& s, double unit) {
+SW_CALL bool finds_fit_with_digits(State& s, double unit) {
     const double wanted = s.search.level - s.search.unpenalized;
     const double lambda = double_epsilon * s.b_norm * square_root(s.search.level) / (level_digits * wanted);
     const double nu = unit * clamp_to(lambda * lambda, exponential(-46), 1.0);
+    const double phi = s.search.unpenalized, hidden = hidden_in_fit(s);
     const Point point = evaluate(s, nu);
+    const double level = s.search.factor_of_level * point.phi;
+    if (point.slope > level_digits * (level - point.phi) || point.phi - phi > roundings_of_fit * hidden) {
+        evaluate(s, 0.0);
+        return false;
+    }
     s.search.unpenalized = point.phi;
-    s.search.level = s.search.factor_of_level * point.phi;
-    if (point.slope > level_digits * (s.search.level - point.phi)) s.search.has_false_level = true;
+    s.search.level = level;
+    return true;
 }
 
 // Whether the level is a multiple of a fit without lambda that the terms beside a sum cancel in. (Twice
