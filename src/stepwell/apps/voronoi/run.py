@@ -69,12 +69,14 @@ class Run:
         """Return where some iterations on a smaller image lead, if cells are large enough for that."""
         energy, s = self.energy, self.settings
         merged = 1 if is_cuda(start) else pixels_to_merge(energy.density, energy.count)
-        if merged == 1:
+        if merged == 1 or s.maxiter == 0:
             return start
         small = SmallerImage.of(energy.density, merged)
         scale = scale_of(small.density, energy.count)
         there = VoronoiEnergy(small.density, energy.count, scale=scale, threads=s.threads)
-        few = dataclasses.replace(s, maxiter=min(s.maxiter, _FIRST_ITERATIONS))
+        few = dataclasses.replace(
+            s, maxiter=_FIRST_ITERATIONS
+        )  # whatever maxiter: a longer run begins like a shorter one
         sites = Run(there, few, None, None, False, self.like).lbfgsb(small.there(start))[0]
         self.spent = there.seconds
         return small.back(sites)
