@@ -74,9 +74,8 @@ class Run:
         small = SmallerImage.of(energy.density, merged)
         scale = scale_of(small.density, energy.count)
         there = VoronoiEnergy(small.density, energy.count, scale=scale, threads=s.threads)
-        few = dataclasses.replace(
-            s, maxiter=_FIRST_ITERATIONS
-        )  # whatever maxiter: a longer run begins like a shorter one
+        # (As many whatever maxiter is: a longer run begins like a shorter one.)
+        few = dataclasses.replace(s, maxiter=_FIRST_ITERATIONS)
         sites = Run(there, few, None, None, False, self.like).lbfgsb(small.there(start))[0]
         self.spent = there.seconds
         return small.back(sites)
