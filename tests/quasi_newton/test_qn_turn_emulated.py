@@ -60,7 +60,15 @@ CASES = {
     "a grid, walks": (64, 6, "float64", ("rosenbrock", {"n": 300}), (-1.5, 0.8), True, "exact"),
     "one block of rows": (64, 3, "float64", ("wood", {"n": 24}), None, True, "exact"),
     "a diagonal that may vary": (64, 5, "float64", ("beale", {"n": 24}), (-2.0, 2.4), True, "exact"),
-    "rows from the ring, strips": (64, 18, "float64", ("powell", {"n": 40}), (-1.0, 2.5), False, "first-interval"),
+    "rows from the ring, strips": (
+        64,
+        18,
+        "float64",
+        ("torsion", {"nx": 14, "ny": 11}),
+        (0.0, 0.2),
+        False,
+        "first-interval",
+    ),
     "history of float32": (64, 8, "float64", ("torsion", {"nx": 13, "ny": 13}), "own", False, "exact"),
     "history of bfloat16, half a warp": (64, 9, "float64", ("rosenbrock", {"n": 30}), (-1.5, 0.8), True, "exact"),
     "history of bfloat16, a warp": (32, 5, "float32", ("torsion", {"nx": 9, "ny": 9}), "own", False, "exact"),
@@ -78,6 +86,10 @@ CASES = {
     "history of bfloat16, three pairs": (64, 3, "float32", ("rosenbrock", {"n": 130}), (-1.5, 0.8), False, "none"),
     "history of bfloat16, from the ring": (64, 18, "float32", ("torsion", {"nx": 9, "ny": 9}), "own", False, "exact"),
 }
+
+# Where rounding decides how many iterations a whole run takes. Gradients that differ by an ulp make 41 to 54 iterations
+# of this one on the host itself; 20 iterations in they have moved f by 2e-10.
+ITERATIONS = {"a warp, refused trial points": 20}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -113,10 +125,11 @@ def test_a_run_on_the_emulated_device_is_that_of_the_host(name, tmp_path_factory
     def fun(x):
         return problem.fun(x.astype(np.float64))
 
-    settings = Settings(m=m, gtol=gtol, ftol=0.0, cauchy=cauchy, maxiter=60, history=history)
+    maxiter = ITERATIONS.get(name, 60)
+    settings = Settings(m=m, gtol=gtol, ftol=0.0, cauchy=cauchy, maxiter=maxiter, history=history)
     x, state, (hoped, refused) = emulated(program, fun, x0, bounds, weights, vary, settings, "grid" in name)
     h0 = (lambda _: weights) if vary else weights
-    host = LBFGSB(x0, bounds, m=m, gtol=gtol, ftol=0.0, cauchy=cauchy, maxiter=60, h0=h0, history=history)
+    host = LBFGSB(x0, bounds, m=m, gtol=gtol, ftol=0.0, cauchy=cauchy, maxiter=maxiter, h0=h0, history=history)
     while not host.done:
         f, g = fun(np.asarray(host.x))
         host.tell(f, np.asarray(g, dtype=dtype))
