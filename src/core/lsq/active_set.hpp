@@ -167,7 +167,8 @@ SW_CALL bool look_closer(State& s) {
         if (sound) remember(s);
         rebuild(s, s.ws.best_order, s.ws.best_x, sound ? s.best_count : 0, cgs2, false);
         if constexpr (State::general)
-            if (s.is_general()) insert_free(s);
+            if (s.is_general()) enter_free(s, insert_free(s));
+        s.tally.escalated = 0;
         s.restarted = true;
     } else {
         s.projected = true;

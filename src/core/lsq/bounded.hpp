@@ -104,19 +104,27 @@ SW_CALL void cross(State& s, int j) {
 // Called rather than inlined, as all that a general problem does in several places: a device's code stays
 // small.
 template <class State>
-SW_CALL Entry insert_called(State& s, int j) {
-    return insert_alone(s, j);
+SW_CALL Entry insert_called(State& s, int j, double least = 0) {
+    return insert_alone(s, j, least);
 }
 
-// The free columns enter first, and never leave; those that depend on others of them stay out. False
-// where the Gram factor must give way to Q and R, which have the digits of one that nearly does.
+// Inserts the free columns that are not in the factor, in order; those that depend on others stay out.
+// False where one has little outside the others, or normal equations do not say how little.
 template <class State>
-SW_HD bool insert_free(State& s) {
+SW_HD bool insert_free(State& s, double least) {
     bool all = true;
     for (int j = 0; j < s.columns(); ++j)
-        if ((s.ws.state[j] & (is_free | is_positive)) == is_free && s.task.norm_of(j) > 0)
-            all = insert_called(s, j) != Entry::escalate && all;
+        if ((s.ws.state[j] & (is_free | is_positive)) == is_free && s.task.norm_of(j) > 0) {
+            const Entry outcome = insert_called(s, j, least);
+            const bool in_doubt = outcome == Entry::dependent && s.task.extent.gram_only;
+            all = outcome != Entry::escalate && !in_doubt && all;
+        }
     return all;
+}
+
+template <class State>
+SW_HD bool insert_free(State& s) {
+    return insert_free(s, s.numbers.rounds ? doubtful_in_single : escalate_below);
 }
 
 // With a bound sum: goes to a point that has it. The columns that lower the residual most are filled, one

@@ -54,15 +54,16 @@ SW_HD bool insert_several(State& s) {
     return true;
 }
 
-// Inserts a column that is named by itself, outside a step.
+// Inserts a column that is named by itself, outside a step; not where its part outside the others is at
+// most `least` of it.
 template <class State>
-SW_CALL Entry insert_alone(State& s, int j) {
+SW_CALL Entry insert_alone(State& s, int j, double least = 0) {
     const int place = s.factor.count;
     if (s.team.rank() == 0) s.ws.order[place] = j;
     s.team.sync();
     if (s.team.row() == 0) fetch(s, place);
     s.team.sync();
-    return enter_at_end(s, j);
+    return enter_at_end(s, j, least);
 }
 
 template <class State>
@@ -130,7 +131,7 @@ SW_HD Peak steepest_in_the_callers_units(const State& s) {
 
 // Inserts column j, which is already gathered after the positive ones.
 template <class State>
-SW_HD Entry enter_at_end(State& s, int j) {
+SW_HD Entry enter_at_end(State& s, int j, double least = 0) {
     const int place = s.factor.count;
     const Columns columns = s.factor.positive();
     const int first = columns.first(place), length = columns.last(place) - first;
@@ -139,7 +140,9 @@ SW_HD Entry enter_at_end(State& s, int j) {
     if constexpr (State::general)
         if (s.task.extent.gram_only) product += s.ws.c[j];
     const Inserted column = s.factor.weigh(j, s.ws.weighed_b, product, 0, 0);
-    if (column.outcome == Entry::entered) enter(s, j, column);
+    if (column.outcome != Entry::entered) return column.outcome;
+    if (!(column.pivot > least * s.task.norm_of(j))) return Entry::escalate;
+    enter(s, j, column);
     return column.outcome;
 }
 

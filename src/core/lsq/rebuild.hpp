@@ -66,23 +66,44 @@ SW_HD void refactor(State& s, double penalty) {
     s.factor.settled = 0;
 }
 
-// After the free columns were inserted, all but those for which the Gram factor has to give way.
+// After the free columns were inserted in order: all of them, or anew those that have most outside the
+// others first, by Q and R where A is there. Many that nearly depend on each other have rounding for
+// pivots else, and solutions without end (threshold pivoting, by factors of a hundred).
 template <class State>
 SW_CALL void enter_free(State& s, bool all) {
     if (all) return;
-    escalate(s);
-    insert_free(s);
+    double* value = s.ws.score;
+    s.team.each(s.columns(), [&](int j) { value[j] = 0; });
+    s.team.sync();
+    s.team.each_short(s.factor.count, [&](int p) { value[s.ws.order[p]] = s.ws.x[p]; });
+    s.team.sync();
+    give_way(s, s.task.extent.gram_only ? s.factor.update : cgs2, false);
+    const double last = s.numbers.rounds ? dependence_in_single : dependence;
+    bool done = false;
+    for (double least = 1e-2; !done; least *= 1e-2)
+        done = insert_free(s, max_of(least, last)) || least <= last;
+    for (int p = 0; p < s.best_count; ++p)
+        if (!(s.ws.state[s.ws.best_order[p]] & is_free)) insert_called(s, s.ws.best_order[p]);
+    s.team.each_short(s.factor.count, [&](int p) { s.ws.x[p] = value[s.ws.order[p]]; });
+    s.factor.settled = 0;
+    s.team.sync();
 }
 
 // Gives the Gram factor up for Q and R, on the columns and from the point it has.
 template <class State>
 SW_HD void escalate(State& s) {
-    s.tally.escalated = 1;
+    give_way(s, cgs2, true);
+}
+
+// Another factor, of the same columns or empty. The point is remembered.
+template <class State>
+SW_HD void give_way(State& s, int update, bool keeps) {
+    s.tally.escalated = update == cgs2;
     s.inserted_count = 0;
     s.best = double_infinity;
-    s.from_gram = false;
+    s.from_gram = s.from_gram && s.task.extent.gram_only;
     remember(s);
-    rebuild(s, s.ws.best_order, s.ws.best_x, s.best_count, cgs2, false);
+    rebuild(s, s.ws.best_order, s.ws.best_x, keeps ? s.best_count : 0, update, false);
 }
 
 // Keeps the point, and which columns are at their upper bounds there. Ends in a sync.

@@ -91,6 +91,9 @@ constexpr double candidate_cosine = 0.8;
 // A column whose part outside the span of the others is this small (relative) is dependent: 100 ulp, as a
 // vector of rounding errors has about sqrt(m) of them.
 constexpr double dependence = 100 * double_epsilon;
+// Where x is rounded to single precision: 16 of its ulp, below which rounding takes as much of a fit as a
+// column adds; and where the order in which free columns enter begins to matter.
+constexpr double dependence_in_single = 2e-6, doubtful_in_single = 1e-4;
 // Below these relative pivots the Gram factor corrects a column with A itself, then gives way to Q and R.
 constexpr double correct_below = 1e-3;
 constexpr double escalate_below = 1e-7;

@@ -13,7 +13,9 @@ namespace small {
 // Rows of L that are missing. False where a column depends on the others as far as products tell.
 template <class State>
 SW_HD bool complete_factor(State& s) {
-    return complete_factor(s, smallest_pivot<State>(s.n));
+    const double least = smallest_pivot<State>(s.n);
+    const bool is_rounded = s.numbers.rounds && !s.out_of_factor();  // with nothing at a bound
+    return complete_factor(s, is_rounded ? max_of(least, doubtful_in_single * doubtful_in_single) : least);
 }
 
 // The same; false also where a column's part outside the others is less than `least` of its square.
