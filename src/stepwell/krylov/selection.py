@@ -32,8 +32,9 @@ RULES: tuple[Rule, ...] = get_args(Rule)
 EXACT_SIZE = 1500
 #: Directions in the Krylov space of one column at first, and at most; they double until the choice stands still.
 FIRST_STEPS, MAX_STEPS = 32, 512
-#: The choice stands still when λ changes by less than this factor; the corner of an L-curve must do so twice running,
-#: as a space that is too small may have a corner of its own.
+#: The choice stands still when λ changes by less than this factor, and a score that is to be least by its square: in a
+#: space that is too small λ may rest for a while. The corner of an L-curve must do so twice running, as such a space may
+#: have a corner of its own.
 STILL = 1.1
 LOOKS = {"gcv": 1, "discrepancy": 1, "lcurve": 2}
 #: Bytes for the Krylov spaces that are held at a time.
@@ -184,7 +185,7 @@ class _Grown:
     def pick(self, members: np.ndarray, weights: np.ndarray, level: float) -> tuple[float, int, np.ndarray]:
         """Choose λ for columns together, and say at which end of the range it lies and what products each took."""
         spaces = [self._space(self.problem.B, int(column)) for column in members]
-        steps, before, looks = min(FIRST_STEPS, self.most), np.nan, 0
+        steps, before, score_before, looks = min(FIRST_STEPS, self.most), np.nan, np.nan, 0
         while True:
             for space in (*spaces, *self.probes):
                 space.grow_to(steps)
@@ -193,7 +194,8 @@ class _Grown:
             least = self.lam if self.rule == "lcurve" else 0.0
             spectra = Spectra(parts, [probe.spectrum() for probe in self.probes], self.rows, least)
             lam, end = _pick(spectra, self.rule, level)
-            still = 1 / STILL <= lam / before <= STILL and lam > spectra.grid()[0]
+            score = spectra.gcv(lam) if self.rule == "gcv" else 1.0
+            still = 1 / STILL <= lam / before <= STILL and score_before <= STILL**2 * score and lam > spectra.grid()[0]
             looks = looks + 1 if still else 0
             if (
                 looks == LOOKS[self.rule]
@@ -201,7 +203,7 @@ class _Grown:
                 or all(space.complete for space in (*spaces, *self.probes))
             ):
                 return lam, end, np.array([space.products for space in spaces], dtype=float)
-            steps, before = min(2 * steps, self.most), lam
+            steps, before, score_before = min(2 * steps, self.most), lam, score
 
     def _space(self, block: Array, column: int) -> KrylovSpace:
         return KrylovSpace(self.problem, take_columns(block, np.array([column])), self.lam, self.most)
