@@ -25,7 +25,9 @@ def exchanged(cuts, homes, leaves, tiles=1):
 
     def program(rank):
         one = sums[rank]
-        borders = [*_core.RankTree(rank, cuts.tolist(), tiles).rows, cuts[rank + 1]]
+        # (What a rank has to add depends on where its own chunks lie alone.)
+        own = [0, int(cuts[rank]), int(cuts[rank + 1]), int(cuts[-1])]
+        borders = [*_core.RankTree(1, own, tiles).rows, own[2]]
         rows = [folded(leaves[a:b], tiles) for a, b in itertools.pairwise(borders)]
         one.begin(np.reshape(rows, (-1, leaves.shape[1])), 1.0 + rank)
         for hop, other in enumerate(one.partners):
