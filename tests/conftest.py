@@ -71,6 +71,13 @@ def _note_missing_library(report):
             file.write(report.nodeid + "\n")
 
 
+@pytest.fixture(autouse=True)
+def quick_kernels(request, monkeypatch):
+    """Whether kernels compile needs no fast code; ``STEPWELL_COMPILE=full`` asks for that, as calls do."""
+    if request.node.get_closest_marker("kernels") and "STEPWELL_COMPILE" not in os.environ:
+        monkeypatch.setenv("STEPWELL_COMPILE", "quick")
+
+
 def pytest_runtest_logreport(report):
     _note_missing_library(report)
 

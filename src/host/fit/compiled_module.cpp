@@ -1,8 +1,6 @@
 // Bindings of fits by compiled models: a job in, its arrays filled. All checking is done in Python.
 #include <nanobind/nanobind.h>
 
-#include <cstring>
-
 #include "core/fit/models/launch.hpp"
 #include "host/common/bindings.hpp"
 #include "host/common/layout.hpp"
@@ -18,22 +16,9 @@ SW_KIND(FitModelJob, "FitModelJob")
 
 namespace {
 
-// Whether a signal has come whose handler raised; its exception is then set.
-bool has_signal() {
-    const nb::gil_scoped_acquire acquire;
-    return PyErr_CheckSignals() != 0;
-}
-
-FitModelJob job_from(const nb::bytes& given) {
-    FitModelJob job;
-    if (given.size() != sizeof job) throw nb::value_error("a job has another size");
-    std::memcpy(&job, given.data(), sizeof job);
-    return job;
-}
-
 void fit(const nb::bytes& given, int32_t threads) {
     Watch watch(has_signal);
-    const HostFitJob host{job_from(given), threads, &watch};
+    const HostFitJob host{job_from<FitModelJob>(given), threads, &watch};
     {
         const nb::gil_scoped_release release;
         SW_BEST(fit_compiled)(host);
@@ -42,7 +27,7 @@ void fit(const nb::bytes& given, int32_t threads) {
 }
 
 void rows(const nb::bytes& given, std::uintptr_t out) {
-    const FitModelJob job = job_from(given);
+    const FitModelJob job = job_from<FitModelJob>(given);
     const nb::gil_scoped_release release;
     SW_BEST(fit_rows)(job, reinterpret_cast<void*>(out));
 }

@@ -34,22 +34,8 @@ using Column = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 template <class T>
 using Table = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
-// A job's bytes, as stepwell/lsq/job.py fills them.
-NnlsJob job_from(const nb::bytes& given) {
-    NnlsJob job;
-    if (given.size() != sizeof job) throw nb::value_error("a job has another size");
-    std::memcpy(&job, given.data(), sizeof job);
-    return job;
-}
-
-// Whether a signal has come whose handler raised; its exception is then set.
-bool has_signal() {
-    const nb::gil_scoped_acquire acquire;
-    return PyErr_CheckSignals() != 0;
-}
-
 void solve(const nb::bytes& job, bool single, bool form_gram, int32_t threads) {
-    HostJob host{job_from(job), form_gram, threads};
+    HostJob host{job_from<NnlsJob>(job), form_gram, threads};
     host.job.single = single;
     Watch watch(has_signal);
     host.job.options.interrupted = &Watch::look_at;
@@ -204,7 +190,9 @@ void bind_nnls(nb::module_& m) {
     m.attr("NNLS_SMALL_POSITIONS") = lsq::small::most_positions;
     m.def(
         "nnls_small_source",
-        [](const nb::bytes& job, bool form_gram) { return lsq::small::source_of(job_from(job), form_gram); },
+        [](const nb::bytes& job, bool form_gram) {
+            return lsq::small::source_of(job_from<NnlsJob>(job), form_gram);
+        },
         nb::arg("job"), nb::arg("form_gram"),
         "Where small systems have the products of their columns from, a number of NNLS_SMALL_SOURCES; -1 "
         "where "
@@ -244,15 +232,17 @@ void bind_nnls(nb::module_& m) {
     m.def("nnls_gram_is_worth_forming", &nnls_gram_is_worth_forming, nb::arg("systems"), nb::arg("columns"),
           nb::arg("matrices"), "Whether so many systems repay the Gram matrices of so many matrices.");
     m.def(
-        "nnls_shares_columns", [](const nb::bytes& job) { return lsq::shares_columns(job_from(job)); },
-        nb::arg("job"), "Whether the one matrix of all systems is prepared once, with its columns stored.");
+        "nnls_shares_columns",
+        [](const nb::bytes& job) { return lsq::shares_columns(job_from<NnlsJob>(job)); }, nb::arg("job"),
+        "Whether the one matrix of all systems is prepared once, with its columns stored.");
     m.def(
-        "nnls_stacked_rows", [](const nb::bytes& job) { return kernels().stacked_rows(job_from(job)); },
-        nb::arg("job"), "Rows of a general problem's columns: A's, and those beneath.");
+        "nnls_stacked_rows",
+        [](const nb::bytes& job) { return kernels().stacked_rows(job_from<NnlsJob>(job)); }, nb::arg("job"),
+        "Rows of a general problem's columns: A's, and those beneath.");
     m.def(
         "nnls_device_workspace_bytes",
         [](const nb::bytes& job, int32_t members) {
-            return kernels().device_workspace_bytes(job_from(job), members);
+            return kernels().device_workspace_bytes(job_from<NnlsJob>(job), members);
         },
         nb::arg("job"), nb::arg("members"), "Bytes that one team of a CUDA device needs.");
 }

@@ -105,7 +105,7 @@ def lsq_linear(
     insertion : {"guarded", "single"}, default "guarded"
         ``"single"`` inserts one column per step, as Lawson and Hanson do; ``"guarded"`` several that are large in the
         dual and far from parallel, and drops again those that would not become positive.
-    maxiter : int, default 10 n + 100
+    maxiter : int, default 50 n + 100
         Limit on least-squares solutions per system.
     tol : float, optional
         Bound on the scaled violation. Default: the rounding level of the data (see Notes for the formula). Larger

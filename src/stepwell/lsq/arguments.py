@@ -140,9 +140,14 @@ def check(
     )
 
 
+def default_limit(columns: int) -> int:
+    """Return how many solutions a system may take: wide boxes about nearly dependent columns want 40 a column."""
+    return 50 * columns + 100
+
+
 def _limits(tol: float | None, maxiter: int | None, columns: int) -> tuple[float, int]:
     """Return the caller's tolerance, or 0, and the limit on solutions."""
-    limit = 10 * columns + 100 if maxiter is None else read_whole("maxiter", maxiter, 1, as_float=True)
+    limit = default_limit(columns) if maxiter is None else read_whole("maxiter", maxiter, 1, as_float=True)
     return 0.0 if tol is None else read_real("tol", tol, above=0, below=1), min(limit, 2**31 - 1)
 
 

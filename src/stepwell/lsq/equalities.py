@@ -15,7 +15,7 @@ import numpy as np
 from stepwell import arrays
 from stepwell.arrays.checks import require_finite
 from stepwell.common.checks import require, require_kind, require_shape
-from stepwell.lsq.arguments import without_column
+from stepwell.lsq.arguments import default_limit, without_column
 from stepwell.lsq.constraints import INFINITY, Reader
 from stepwell.lsq.convolution import Convolution
 from stepwell.lsq.equality_ends import Equalities, finish, norms_of, product
@@ -64,7 +64,7 @@ def solve_with_equalities(A: Any, b: Any, equality: Any, options: dict[str, Any]
     problem, options = _read(A, b, equality, options)
     r = _by_multipliers(problem, options, solve)
     limit = options["maxiter"]
-    r = finish(problem, r, 10 * problem.columns + 100 if limit is None else int(limit), solve)
+    r = finish(problem, r, default_limit(problem.columns) if limit is None else int(limit), solve)
     return _shaped(r, tuple(map(int, b.shape[:-1])), single, column)
 
 

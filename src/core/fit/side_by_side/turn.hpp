@@ -295,7 +295,7 @@ SW_HD void aim_goes_on(Size n, const FitOptions& options, const R* low, const R*
     // Newton's step for 1/‖d‖ (Hebden 1973), which falls short of what is wanted by little.
     R next = aim.damping + (length / s.radius - 1.0) * (length * length) / bend;
     const R middle = root_of(larger_of(aim.bottom, 1e-6 * aim.top) * aim.top);
-    next = choose(!bent & (next > aim.bottom) & (next < aim.top), next, middle);
+    next = choose((!bent) & (next > aim.bottom) & (next < aim.top), next, middle);
     aim.passes = choose(ended, aim.passes + 1, aim.passes);
     const Where more = (once_more | begins | again) & (aim.passes < 3 + FitConstants::damping_tries);
     aim.damping = choose(more & (begins | again), next, aim.damping);
