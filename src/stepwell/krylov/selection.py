@@ -33,8 +33,8 @@ EXACT_SIZE = 1500
 #: Directions in the Krylov space of one column at first, and at most; they double until the choice stands still.
 FIRST_STEPS, MAX_STEPS = 32, 512
 #: The choice stands still when λ changes by less than this factor, and a score that is to be least by its square: in a
-#: space that is too small λ may rest for a while. The corner of an L-curve must do so twice running, as such a space may
-#: have a corner of its own.
+#: space that is too small λ may rest for a while. The corner of an L-curve must do so twice running, as such a space
+#: may have a corner of its own.
 STILL = 1.1
 LOOKS = {"gcv": 1, "discrepancy": 1, "lcurve": 2}
 #: Bytes for the Krylov spaces that are held at a time.
