@@ -86,7 +86,7 @@ n, m, bounded, dtype = {n}, 8, {bounded}, np.dtype("{dtype}")
 
 def resident():
     with open("/proc/self/smaps_rollup") as file:
-        return 1024 * next(int(line.split()[1]) for line in file if line.startswith("Rss:"))
+        return 1024 * next(int(line.split()[1]) for line in file if line.startswith("Anonymous:"))
 
 def evaluate(x, g):
     np.subtract(x, 1, out=g)
@@ -115,9 +115,10 @@ print(resident() - before, memory_words(n, m, bounded=bounded) * dtype.itemsize 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("n", [400_000, pytest.param(2_000_000, marks=pytest.mark.slow)])
 def test_the_process_grows_by_the_formula(n, dtype, bounded):
-    """Resident pages before and after a run that has filled its history, in a process of its own.
+    """Pages of data before and after a run that has filled its history, in a process of its own.
 
-    Two per cent, and a megabyte that does not grow with n: stacks of threads, tile buffers, the allocator's slack.
+    (Pages of files are code that ran for the first time, as many as the system reads at once.) Two per cent, and a
+    megabyte that does not grow with n: stacks of threads, tile buffers, the allocator's slack.
     """
     code = GROWTH.format(n=n, bounded=bounded, dtype=dtype)
     # Every large array gets pages of its own, which go back when it is freed: what is left is what is held.
