@@ -12,7 +12,7 @@ from stepwell.api.blocks import are_containers, over_blocks
 from stepwell.arrays.bounds import split_bounds
 from stepwell.arrays.checks import read_array
 from stepwell.common.checks import read_axis
-from stepwell.common.keywords import keywords_told
+from stepwell.common.keywords import answered_by, keywords_told
 from stepwell.common.progress import with_bar
 from stepwell.common.typing import ArrayLike, BoundsLike, NumberOrArray
 from stepwell.derivatives import plug_for
@@ -27,9 +27,74 @@ _ARRAYS = ("bounds", "sum_bounds", "equality", "mask", "weights", "which", "lam"
 _OWN = ("bounds", "sum_bounds", "equality", "mask", "weights", "which", "lam", "noise", "warm_start")
 
 
+def _lsq_linear(given: dict[str, Any]) -> LSQResult:
+    """Solve within bounds of any form; `given` are all arguments of `lsq_linear`."""
+    return _solve(lsq_linear, given | _read_ends(given))
+
+
+def _nnls(given: dict[str, Any]) -> LSQResult:
+    """Solve for x of at least 0; `given` are all arguments of `nnls`."""
+    b = _without_column(given["A"], given["b"], given["axis"])
+    return _solve(nnls, given | {"b": b, "bounds": None})
+
+
+def _lsq_gram(given: dict[str, Any]) -> LSQResult:
+    """Solve normal equations; `given` are all arguments of `lsq_gram`."""
+    G, c = given.pop("G"), given.pop("c")
+    given |= _read_ends(given)
+    plug = plug_for((G,), c, given["lam"], given["L"], *_ends(given["bounds"]), *_ends(given["sum_bounds"]), look=False)
+    if plug is not None:
+        arrays = {name: given.pop(name) for name in _ARRAYS if name in given} | {"gram": True}
+        found: LSQResult = plug.lsq(functools.partial(solve_gram, keep_factor=True), G, c, arrays, given)
+        return found
+    return solve_gram(G, c, **given)
+
+
+def _solve(call: Callable[..., LSQResult], given: dict[str, Any]) -> LSQResult:
+    """Solve what a public function was given: block by block, with derivatives, or as it is."""
+    A, b, dim, axis = given.pop("A"), given.pop("b"), given.pop("dim"), read_axis(given.pop("axis", 0))
+    if are_containers(A, b, *(given.get(name) for name in _OWN)) or dim is not None:
+        if given["bounds"] is None:
+            del given["bounds"]
+        lazy: LSQResult = over_blocks(call, A, b, given, axis=axis, dim=dim)
+        return lazy
+    ends = [end for name in ("bounds", "sum_bounds", "equality") for end in _ends(given.get(name))]
+    plug = plug_for((A,), b, given["lam"], given["L"], given["weights"], *ends, look=False)
+    if plug is None:
+        return solve_linear(A, b, axis=axis, **given)
+    across = axis == 1 and b.ndim == 2
+    if across:
+        b, start = b.T, given["warm_start"]
+        given["warm_start"] = start.T if getattr(start, "ndim", 0) == 2 else start
+    arrays = {name: given.pop(name, None) for name in _ARRAYS}
+    found: LSQResult = plug.lsq(solve_linear, A, b, arrays, given)
+    return turned(found) if across else found
+
+
+def _without_column(A: Any, b: Any, axis: int) -> Any:
+    """Return a b of shape (m, 1), as SciPy takes it for one right-hand side, as a vector."""
+    if isinstance(b, list | tuple):
+        b = read_array("b", b)
+    if getattr(b, "ndim", 0) != 2 or b.shape[1] != 1 or read_axis(axis) == 1:
+        return b
+    shape = A.shape if hasattr(A, "shape") else np.shape(A)
+    return b[:, 0] if len(shape) == 2 and b.shape[0] == shape[0] != 1 else b
+
+
+def _ends(pair: Any) -> tuple[Any, ...]:
+    return tuple(pair) if isinstance(pair, tuple | list) else ()
+
+
+def _read_ends(given: dict[str, Any]) -> dict[str, Any]:
+    """Return lower and upper bounds of x and of its sum, in whatever form they were given."""
+    bounds = split_bounds(given["bounds"], "ends") or NO_BOUNDS
+    return {"bounds": bounds, "sum_bounds": split_bounds(given["sum_bounds"], "ends", name="sum_bounds", one=True)}
+
+
 @with_bar("systems")
 @keywords_told
-def lsq_linear(
+@answered_by(_lsq_linear)
+def lsq_linear(  # type: ignore[empty-body]
     A: ArrayLike | Convolution,
     b: ArrayLike,
     bounds: BoundsLike = NO_BOUNDS,
@@ -146,36 +211,12 @@ def lsq_linear(
     >>> stepwell.lsq_linear(A, np.array([0.5, 1.0, 0.2]), bounds=(0, np.inf), sum_bounds=(1, 1)).x
     array([0.65, 0.35])
     """
-    given: dict[str, Any] = dict(
-        A=A,
-        b=b,
-        bounds=bounds,
-        sum_bounds=sum_bounds,
-        equality=equality,
-        mask=mask,
-        weights=weights,
-        which=which,
-        lam=lam,
-        L=L,
-        noise=noise,
-        chi2=chi2,
-        uncertainty=uncertainty,
-        warm_start=warm_start,
-        method=method,
-        insertion=insertion,
-        maxiter=maxiter,
-        tol=tol,
-        threads=threads,
-        progress=progress,
-        dim=dim,
-    )  # (a compiler of PyTorch knows no `locals`)
-    given["bounds"], given["sum_bounds"] = _read_ends(bounds, sum_bounds)
-    return _solve(lsq_linear, given)
 
 
 @with_bar("systems")
 @keywords_told
-def nnls(
+@answered_by(_nnls)
+def nnls(  # type: ignore[empty-body]
     A: ArrayLike | Convolution,
     b: ArrayLike,
     *,
@@ -241,74 +282,12 @@ def nnls(
     >>> many.status
     array([0, 0], dtype=int32)
     """
-    given: dict[str, Any] = dict(
-        A=A,
-        b=b,
-        method=method,
-        insertion=insertion,
-        lam=lam,
-        L=L,
-        noise=noise,
-        chi2=chi2,
-        uncertainty=uncertainty,
-        mask=mask,
-        weights=weights,
-        which=which,
-        warm_start=warm_start,
-        maxiter=maxiter,
-        tol=tol,
-        axis=axis,
-        threads=threads,
-        progress=progress,
-        dim=dim,
-    )  # (a compiler of PyTorch knows no `locals`)
-    given["b"] = _without_column(A, b, axis)
-    return _solve(nnls, given | {"bounds": None})
-
-
-def _solve(call: Callable[..., LSQResult], given: dict[str, Any]) -> LSQResult:
-    """Solve what a public function was given: block by block, with derivatives, or as it is."""
-    A, b, dim, axis = given.pop("A"), given.pop("b"), given.pop("dim"), read_axis(given.pop("axis", 0))
-    if are_containers(A, b, *(given.get(name) for name in _OWN)) or dim is not None:
-        if given["bounds"] is None:
-            del given["bounds"]
-        lazy: LSQResult = over_blocks(call, A, b, given, axis=axis, dim=dim)
-        return lazy
-    ends = [end for name in ("bounds", "sum_bounds", "equality") for end in _ends(given.get(name))]
-    plug = plug_for((A,), b, given["lam"], given["L"], given["weights"], *ends, look=False)
-    if plug is None:
-        return solve_linear(A, b, axis=axis, **given)
-    across = axis == 1 and b.ndim == 2
-    if across:
-        b, start = b.T, given["warm_start"]
-        given["warm_start"] = start.T if getattr(start, "ndim", 0) == 2 else start
-    arrays = {name: given.pop(name, None) for name in _ARRAYS}
-    found: LSQResult = plug.lsq(solve_linear, A, b, arrays, given)
-    return turned(found) if across else found
-
-
-def _without_column(A: Any, b: Any, axis: int) -> Any:
-    """Return a b of shape (m, 1), as SciPy takes it for one right-hand side, as a vector."""
-    if isinstance(b, list | tuple):
-        b = read_array("b", b)
-    if getattr(b, "ndim", 0) != 2 or b.shape[1] != 1 or read_axis(axis) == 1:
-        return b
-    shape = A.shape if hasattr(A, "shape") else np.shape(A)
-    return b[:, 0] if len(shape) == 2 and b.shape[0] == shape[0] != 1 else b
-
-
-def _ends(pair: Any) -> tuple[Any, ...]:
-    return tuple(pair) if isinstance(pair, tuple | list) else ()
-
-
-def _read_ends(bounds: Any, sum_bounds: Any) -> tuple[tuple[Any, Any], tuple[Any, Any] | None]:
-    """Return lower and upper bounds of x and of its sum, in whatever form they were given."""
-    return split_bounds(bounds, "ends") or NO_BOUNDS, split_bounds(sum_bounds, "ends", name="sum_bounds", one=True)
 
 
 @with_bar("systems")
 @keywords_told
-def lsq_gram(
+@answered_by(_lsq_gram)
+def lsq_gram(  # type: ignore[empty-body]
     G: ArrayLike,
     c: ArrayLike,
     bounds: BoundsLike = NO_BOUNDS,
@@ -358,27 +337,3 @@ def lsq_gram(
     >>> stepwell.lsq_gram(A.T @ A, A.T @ b, bounds=(-0.5, 1.5), bb=b @ b).x
     array([ 1.5, -0.5])
     """
-    given: dict[str, Any] = dict(
-        bounds=bounds,
-        bb=bb,
-        rows=rows,
-        sum_bounds=sum_bounds,
-        mask=mask,
-        lam=lam,
-        L=L,
-        noise=noise,
-        uncertainty=uncertainty,
-        warm_start=warm_start,
-        maxiter=maxiter,
-        tol=tol,
-        threads=threads,
-        progress=progress,
-    )  # (a compiler of PyTorch knows no `locals`)
-
-    given["bounds"], given["sum_bounds"] = _read_ends(bounds, sum_bounds)
-    plug = plug_for((G,), c, lam, L, *_ends(given["bounds"]), *_ends(given["sum_bounds"]), look=False)
-    if plug is not None:
-        arrays = {name: given.pop(name) for name in _ARRAYS if name in given} | {"gram": True}
-        found: LSQResult = plug.lsq(functools.partial(solve_gram, keep_factor=True), G, c, arrays, given)
-        return found
-    return solve_gram(G, c, **given)
