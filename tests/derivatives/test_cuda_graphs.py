@@ -139,7 +139,7 @@ def test_operations(torch):
     """PyTorch's own checks of operations, with tensors of the device."""
     A_, b, one = torch.tensor(A, device="cuda"), torch.tensor(B, device="cuda"), torch.tensor(0.1, dtype=torch.float64)
     free = (random.random((4, 6)) < 0.6).astype(float)
-    how = ("", 1.02, "auto", "guarded", False, None, None, None)
+    how = ("", False, None, None, None, "auto", "guarded", 1.02)
     stepwell.nnls(A_.clone().requires_grad_(), b)  # what registers the operations
     stepwell.lsq_linear(A_.clone().requires_grad_(), b, (0, 1))
     arrays = (A_, b, *[None] * 6, one.cuda(), *[None] * 4)

@@ -273,7 +273,7 @@ def test_compiled_exported_and_checked():
     assert any("stepwell.lsq" in str(node.target) for node in program.graph.nodes)
     torch.testing.assert_close(program.module()(*plain), Layer()(*plain))
     A, b, lower, upper, total = (t.detach() for t in given)
-    lam, how = number(0.1).detach(), ("", 1.02, "auto", "guarded", False, None, None, None)
+    lam, how = number(0.1).detach(), ("", False, None, None, None, "auto", "guarded", 1.02)
     arrays = (A, b, lower, upper, total, total, None, None, lam, None, None, None, None)
     torch.library.opcheck(torch.ops.stepwell.lsq.default, (*arrays, -1, 0, 0, *how))
     C, t = torch.ones(3, 1, 5, dtype=torch.float64), torch.zeros(3, 1, dtype=torch.float64)

@@ -172,7 +172,7 @@ def test_a_shared_matrix_stays_shared_under_vmap(monkeypatch):
 
 def test_operations_pass_the_checks_of_torch():
     A, b, lam = tensor(6, 4), tensor(3, 6), torch.tensor(0.2, dtype=torch.float64)
-    how = ("", 1.02, "auto", "guarded", False, None, None, None)
+    how = ("", False, None, None, None, "auto", "guarded", 1.02)
     stepwell.nnls(A.clone().requires_grad_(), b)  # what registers the operations
     for given, rows in ((A, -1), (tensor(3).abs(), 6)):
         arrays = (given, b, *[None] * 6, lam, *[None] * 4)

@@ -92,23 +92,18 @@ def _attributes(spec: Spec, shape: tuple[int, ...], rows: int) -> dict[str, Any]
     if spec.rows >= 0:
         matrix = Convolution(np.ones(shape[-1]), spec.columns, m=spec.rows, origin=spec.origin)
     batch = check(
-        matrix, np.broadcast_to(np.ones(()), (rows,)), warm_start="chain" if spec.chain else None, method=spec.method,
-        insertion=spec.insertion, maxiter=spec.maxiter, tol=spec.tol, threads=spec.threads,
-    )  # fmt: skip
+        matrix, np.broadcast_to(np.ones(()), (rows,)), warm_start="chain" if spec.chain else None, **spec.options
+    )
     whole = {
         "rows": spec.rows,
         "columns": spec.columns,
         "origin": spec.origin,
         "method": _METHODS[spec.method],
-        "guarded": batch.guarded,
-        "chain": batch.chain,
-        "max_solves": batch.max_iter,
         "threads": batch.threads or default_threads(),
     }
-    return {name: np.int32(value) for name, value in whole.items()} | {
-        "tolerance": np.float64(batch.tolerance),
-        "rounding": np.float64(batch.rounding),
-    }
+    whole |= {name: getattr(batch.options, name) for name in ("guarded", "chain", "max_solves")}
+    reals = {name: np.float64(getattr(batch.options, name)) for name in ("tolerance", "rounding")}
+    return {name: np.int32(value) for name, value in whole.items()} | reals
 
 
 def solves(kind: Kind, columns: int) -> bool:

@@ -24,8 +24,6 @@ from stepwell.lsq.convolution import Convolution
 from stepwell.lsq.result import LSQResult
 
 REALS = ("residual", "violation", "equality_error", "lam")
-#: Options that are plain values: of every call, and of those with A.
-_OPTIONS, _WITH_A = ("maxiter", "tol", "threads"), ("method", "insertion", "chi2")
 
 
 class Spec(NamedTuple):
@@ -35,13 +33,14 @@ class Spec(NamedTuple):
     columns: int
     origin: int
     rule: str  # that chooses λ; empty: λ is given
-    chi2: float
-    method: str
-    insertion: str
     chain: bool
     maxiter: int | None
     tol: float | None
     threads: int | None
+    # Of calls with A; with G nobody reads them.
+    method: str = "gram"
+    insertion: str = ""
+    chi2: float = 0.0
 
     @staticmethod
     def of_call(kind: Kind, rule: str, options: dict[str, Any]) -> Spec:
@@ -51,8 +50,7 @@ class Spec(NamedTuple):
             require(value is None, name, value, "None where the call is compiled, transformed or traced")
         start = options["warm_start"]
         require(not isinstance(start, str) or start == "chain", "warm_start", start, "an x, states (int8), or 'chain'")
-        own: dict[str, Any] = {"method": "gram", "insertion": "guarded", "chi2": 1.02}
-        own |= {name: options[name] for name in (*_OPTIONS, *_WITH_A) if name in options}
+        own = {name: options[name] for name in (*_OPTIONS, *_WITH_A) if name in options}
         return Spec(*kind, rule=rule, chain=isinstance(start, str), **own)
 
     @property
@@ -61,9 +59,19 @@ class Spec(NamedTuple):
         return (self.rows, self.columns, self.origin)
 
     @property
+    def options(self) -> dict[str, Any]:
+        """The options by name, as solvers take them."""
+        names = _OPTIONS if self.kind == GRAM else (*_OPTIONS, *_WITH_A)
+        return {name: getattr(self, name) for name in names}
+
+    @property
     def axes(self) -> ProblemArrays:
         """Axes of one system of each array of a problem."""
         return AXES._replace(entries=2 if self.rows < 0 else 1)
+
+
+#: Options that are plain values: of every call, and of those with A.
+_OPTIONS, _WITH_A = ("maxiter", "tol", "threads"), tuple(Spec._field_defaults)
 
 
 class Outcome(NamedTuple):
@@ -141,13 +149,13 @@ def _solve_rows(problem: ProblemArrays, spec: Spec) -> Outcome:
     options: dict[str, Any] = dict(
         bounds=None if p.lower is None else (p.lower, p.upper),
         sum_bounds=None if p.sum_low is None else (p.sum_low, p.sum_high), mask=p.mask, L=p.L, lam=spec.rule or p.lam,
-        warm_start="chain" if spec.chain else p.warm, **{name: getattr(spec, name) for name in _OPTIONS},
+        warm_start="chain" if spec.chain else p.warm, **spec.options,
     )  # fmt: skip
     if spec.kind == GRAM:
         result = solving.solve_gram(p.entries, p.b, **options)
     else:
         A = p.entries if spec.rows < 0 else Convolution(p.entries, spec.columns, m=spec.rows, origin=spec.origin)
-        options |= dict(weights=p.weights) | {name: getattr(spec, name) for name in _WITH_A}
+        options |= dict(weights=p.weights)
         options |= {} if p.C is None else {"equality": (p.C, p.d)}
         result = solving.solve_linear(A, p.b, **options)
     xp = namespace_of(result.x)

@@ -82,7 +82,7 @@ class _Call:
             return found
         if answers.counts[COUNTS.index("status")].any():
             warn_caller(f"derivatives of x hold for solutions, but {wrap(batch, answers).message}")
-        known = dict(lam=batch.damping, method=batch.method, choice=batch.choice)
+        known = dict(lam=batch.options.damping, method=batch.method, choice=batch.choice)
         result: LSQResult = LSQResult.deferred(lambda: wrap(batch, answers), x=x, **known)
         return result
 
@@ -100,9 +100,9 @@ def _read(entries: Tensor, b: Tensor, lam: float, kind: Kind, options: dict[str,
 
 @functools.lru_cache(maxsize=64)
 def _known(
-    of_a: tuple[int, ...], of_b: tuple[int, ...], options: tuple[tuple[str, Any], ...], lam: float, whole: int
+    of_a: tuple[int, ...], of_b: tuple[int, ...], options: tuple[tuple[str, Any], ...], lam: float, in_batch: int
 ) -> Batch:
-    """Check systems of these shapes; `whole` is there for the cache: the check asks for it as well."""
+    """Check systems of these shapes; `in_batch` is there for the cache: the check asks for it as well."""
     return check(np.broadcast_to(0.0, of_a), np.broadcast_to(0.0, of_b), lam=lam, **dict(options))
 
 

@@ -20,8 +20,9 @@ from stepwell.common.checks import (
     require_shape,
 )
 from stepwell.common.threads import read_threads
-from stepwell.lsq.batch import Batch
-from stepwell.lsq.constraints import Constraints, Reader, are_states, is_number, read_constraints
+from stepwell.cuda.layouts import structure
+from stepwell.lsq.batch import UPDATE_CODES, Batch
+from stepwell.lsq.constraints import Constraints, Reader, are_states, is_number, read_constraints, read_numbers
 from stepwell.lsq.convolution import Convolution
 
 Array = arrays.Array
@@ -41,7 +42,6 @@ def check(
     *,
     bounds: Any = None,
     lam: Any = 0.0,
-    chi2: float = 1.02,
     which: Any = None,
     warm_start: Any = None,
     method: str = "auto",
@@ -65,11 +65,11 @@ def check(
     axis : {0, 1}
         Where the systems of a two-dimensional `b` and `warm_start` lie.
     more
-        What `read_constraints` reads.
+        What `read_numbers` and `read_constraints` read.
     """
     read_choice("method", method, get_args(MethodName))
-    read_choice("insertion", insertion, get_args(Insertion))
-    read_real("chi2", chi2, above=1)
+    guarded = read_choice("insertion", insertion, get_args(Insertion)) == "guarded"
+    numbers = read_numbers(more)
     require_function("progress", progress)
     convolution = isinstance(A, Convolution)
     matrix, b, single = _alike(A.pulse if convolution else A, b)
@@ -97,17 +97,17 @@ def check(
         damping = read_real("lam", lam, at_least=0)
     else:
         more |= {} if which is None else {"which": reader.which(which, shape[0])}
-        more |= dict(matrix=A.dense() if convolution and isinstance(lam, str) else matrix, chi2=chi2)
+        more |= dict(matrix=A.dense() if convolution and isinstance(lam, str) else matrix, numbers=numbers)
         constraints = read_constraints(reader, (rows, columns), bounds=bounds, lam=lam, warm_start=warm_start, **more)
-    tolerance, limit = _limits(tol, maxiter, columns)
+    limits = _limits(tol, maxiter, columns)
     warm_x, warm_set, chain = _warm(warm_start, b, single, lead, columns, across, constraints)
     shared = len(shape) == 2 or which is not None
-    whole = systems_of_whole(systems)
-    worth = _core.nnls_gram_is_worth_forming(whole, columns, shape[0] if which is not None else 1)
+    in_batch = systems_of_whole(systems)
+    worth = _core.nnls_gram_is_worth_forming(in_batch, columns, shape[0] if which is not None else 1)
     damped = damping > 0 or (constraints is not None and constraints.penalized)
-    method, choice = _choose(method, shared, whole, rows, columns, damped, worth)
+    method, choice = _choose(method, shared, in_batch, rows, columns, damped, worth)
     weighted = constraints is not None and constraints.weights is not None
-    many = shared and (whole > 1 or which is not None)
+    many = shared and (in_batch > 1 or which is not None)
     return Batch(
         matrix=matrix,
         b=b,
@@ -118,23 +118,24 @@ def check(
         origin=A.origin if convolution else 0,
         method=method,
         choice=choice,
-        update="gram" if method == "gram" else update,
-        guarded=insertion == "guarded",
         form_gram=method == "gram" and many and worth and not weighted,
-        damping=damping,
-        tolerance=tolerance,
-        rounding=_rounding(max(rows, columns)),
-        max_iter=limit,
+        options=structure("NnlsOptions")(
+            **limits,
+            rounding=_rounding(max(rows, columns)),
+            damping=damping,
+            update=UPDATE_CODES["gram" if method == "gram" else update],
+            guarded=guarded,
+            chain=chain,
+        ),
         warm_x=warm_x,
         warm_set=warm_set,
-        chain=chain,
         threads=read_threads(threads),
         lone=lone,
         lead=lead,
         column=column,
         across=across,
         constraints=constraints,
-        whole=whole,
+        systems_in_batch=in_batch,
         equations=rows,
         progress=progress,
     )
@@ -145,10 +146,11 @@ def default_limit(columns: int) -> int:
     return 50 * columns + 100
 
 
-def _limits(tol: float | None, maxiter: int | None, columns: int) -> tuple[float, int]:
-    """Return the caller's tolerance, or 0, and the limit on solutions."""
+def _limits(tol: float | None, maxiter: int | None, columns: int) -> dict[str, Any]:
+    """Return the caller's tolerance, or 0, and the limit on solutions, as the core calls them."""
     limit = default_limit(columns) if maxiter is None else read_whole("maxiter", maxiter, 1, as_float=True)
-    return 0.0 if tol is None else read_real("tol", tol, above=0, below=1), min(limit, 2**31 - 1)
+    tolerance = 0.0 if tol is None else read_real("tol", tol, above=0, below=1)
+    return {"tolerance": tolerance, "max_solves": min(limit, 2**31 - 1)}
 
 
 def _rounding(size: int) -> float:
@@ -337,9 +339,10 @@ def check_gram(
         gram=arrays.as_contiguous(given if given.ndim == 3 else given[None]),
         linear=arrays.as_contiguous(reader.doubles(reader.home("c", linear))),
         squared_b=squared,
+        numbers=read_numbers(more),
         **more,
     )
-    tolerance, limit = _limits(tol, maxiter, n)
+    limits = _limits(tol, maxiter, n)
     warm_x, warm_set, chain = _warm(warm_start, linear, single, lead, n, False, constraints)
     return Batch(
         matrix=matrix,
@@ -351,23 +354,19 @@ def check_gram(
         origin=0,
         method="gram",
         choice="gram: normal equations are given",
-        update="gram",
-        guarded=True,
         form_gram=False,
-        damping=0.0,
-        tolerance=tolerance,
-        rounding=_rounding(n),
-        max_iter=limit,
+        options=structure("NnlsOptions")(
+            **limits, rounding=_rounding(n), update=UPDATE_CODES["gram"], guarded=True, chain=chain
+        ),
         warm_x=warm_x,
         warm_set=warm_set,
-        chain=chain,
         threads=read_threads(threads),
         lone=lone,
         lead=lead,
         column=False,
         across=False,
         constraints=constraints,
-        whole=int(linear.shape[0]),
+        systems_in_batch=int(linear.shape[0]),
         progress=progress,
         names=("G", "c"),
         equations=0 if rows is None else read_whole("rows", rows, 1),

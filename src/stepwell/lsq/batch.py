@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 from stepwell import _core
 from stepwell.arrays import Array
@@ -39,23 +40,17 @@ class Batch:
     origin: int
     method: str
     choice: str
-    update: str
-    guarded: bool
     form_gram: bool
-    damping: float
-    tolerance: float  # the caller's, or 0
-    rounding: float
-    max_iter: int
+    options: Any  # the core's NnlsOptions
     warm_x: Array | None
     warm_set: Array | None
-    chain: bool
     threads: int | None
     lone: bool
     lead: tuple[int, ...]  # the shape in which the systems come back
     column: bool  # b and x have one more axis of length one
     across: bool  # the caller's systems are columns
     constraints: Constraints | None
-    whole: int  # systems of the batch that this is a block of
+    systems_in_batch: int  # of which these may be a block
     progress: Callable[[int, int], object] | None
     equations: int = 0  # rows of A, for degrees of freedom
     names: tuple[str, str] = ("A", "b")  # what the caller calls his matrices and right-hand sides
@@ -86,6 +81,11 @@ class Batch:
     def shared(self) -> bool:
         """True if systems share matrices."""
         return self.has_which or bool(self.matrix.ndim == (1 if self.convolution else 2))
+
+    @property
+    def chain(self) -> bool:
+        """Whether each system starts from the set of the one before."""
+        return bool(self.options.chain)
 
     @property
     def has_which(self) -> bool:

@@ -18,6 +18,8 @@ from stepwell.common.checks import read_choice, read_real, require, require_kind
 INFINITY = float("inf")
 #: What the core calls the rules for λ.
 RULES: dict[str, int] = dict(_core.NNLS_RULES)
+#: Options that are plain numbers, as the core's NnlsConstraints has them by name: the default, and what is allowed.
+NUMBERS: dict[str, tuple[float, dict[str, Any]]] = {"chi2": (1.02, {"above": 1})}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +43,7 @@ class Constraints:
     given_lam: Array | None  # (rows,): λ as it was given, where it is in `penalty`
     lam_unit: float  # `penalty` is L times this, so that λ² of a rule is a number
     rule: int  # how λ is chosen, as the core says it; 0: it is given
-    chi2: float
+    numbers: dict[str, float]  # see NUMBERS
     noise: Array | None  # (rows,): the standard deviation of an entry of b
     spectrum: Array | None  # (matrices, n): see `pencil_spectrum`
     pencil: Array | None  # (matrices,)
@@ -235,6 +237,11 @@ def are_states(start: Any) -> bool:
     return bool(arrays.is_array(start)) and str(start.dtype).endswith("int8") and not str(start.dtype).startswith("u")
 
 
+def read_numbers(given: dict[str, Any]) -> dict[str, float]:
+    """Take the options that are plain numbers out of arguments, checked."""
+    return {name: read_real(name, given.pop(name, default), **allowed) for name, (default, allowed) in NUMBERS.items()}
+
+
 def read_constraints(
     reader: Reader,
     shape: tuple[int, int],
@@ -248,7 +255,7 @@ def read_constraints(
     lam: Any = 0.0,
     L: Any = None,
     noise: Any = None,
-    chi2: float = 1.02,
+    numbers: dict[str, float],
     matrix: Array | None = None,
     warm_start: Any = None,
     uncertainty: Any = None,
@@ -272,7 +279,6 @@ def read_constraints(
         read_real("lam", lam, at_least=0, other=", ".join(map(repr, RULES)))
     rule = RULES[lam] if isinstance(lam, str) else 0
     penalized = bool(rule) or not (is_number(lam) and read_real("lam", lam, at_least=0) == 0)
-    factor = read_real("chi2", chi2, above=1)
     if rule == RULES["discrepancy"]:
         require(noise is not None, "noise", noise, "the standard deviation of b's entries with lam='discrepancy'")
     if noise is not None:
@@ -326,7 +332,7 @@ def read_constraints(
         given_lam=given_lam,
         lam_unit=lam_unit,
         rule=rule,
-        chi2=factor,
+        numbers=numbers,
         noise=noise,
         spectrum=spectrum,
         pencil=pencil,

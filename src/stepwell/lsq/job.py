@@ -10,7 +10,7 @@ import numpy as np
 
 from stepwell.arrays import Array, strides_of
 from stepwell.cuda.layouts import structure
-from stepwell.lsq.batch import COUNTS, LAM, LAM_COUNTS, MORE, UPDATE_CODES, Batch
+from stepwell.lsq.batch import COUNTS, LAM, LAM_COUNTS, MORE, Batch
 from stepwell.lsq.constraints import Constraints
 
 
@@ -83,21 +83,13 @@ def job_sizes(batch: Batch) -> Any:
     entries = pulse_length or batch.rows * batch.columns
     return structure("NnlsJob")(
         systems=batch.systems,
-        systems_in_batch=batch.whole,
+        systems_in_batch=batch.systems_in_batch,
         rows=batch.rows,
         columns=batch.columns,
         a_stride=0 if batch.shared and not batch.has_which else max(1, entries),
         pulse_length=pulse_length,
         pulse_origin=batch.origin,
-        options=structure("NnlsOptions")(
-            tolerance=batch.tolerance,
-            rounding=batch.rounding,
-            damping=batch.damping,
-            max_solves=batch.max_iter,
-            update=UPDATE_CODES[batch.update],
-            guarded=batch.guarded,
-            chain=batch.chain,
-        ),
+        options=batch.options,
         constraints=_sizes(batch),
     )
 
@@ -120,7 +112,7 @@ def _sizes(batch: Batch) -> Any:
         penalty_rows=constraints.penalty_rows,
         has_states=constraints.states,
         rule=constraints.rule,
-        chi2=constraints.chi2,
+        **constraints.numbers,
         gram=int(constraints.gram is not None),
     )
 

@@ -106,7 +106,7 @@ def _with_true_level(batch: Batch, find: Callable[[Batch], Answers]) -> Answers:
     xp = arrays.namespace_of(answers.x)
     square, taken = least.reals[0] ** 2, answers.lam[LAM.index("unpenalized")]
     sure = (least.counts[0] == int(NNLSStatus.CONVERGED)) & (answers.lam_counts[LAM_COUNTS.index("at_end")] == 0)
-    off = sure & (taken > square * (1 + _LEVEL_ROOM * (constraints.chi2 - 1)))
+    off = sure & (taken > square * (1 + _LEVEL_ROOM * (constraints.numbers["chi2"] - 1)))
     off = off & (answers.counts[0] == int(NNLSStatus.CONVERGED))
     status = xp.where(off, xp.full_like(answers.counts[0], int(NNLSStatus.STALLED)), answers.counts[0])
     return dataclasses.replace(answers, counts=xp.concat([status[None], answers.counts[1:]], axis=0))

@@ -23,7 +23,7 @@ def wrap(batch: Batch, answers: Answers) -> LSQResult:
     fields |= {"method": batch.method, "choice": batch.choice}
     if batch.constraints is None:
         # States follow from what is in the factor, when somebody asks: in a small batch each array takes its time.
-        result: LSQResult = LSQResult.deferred(lambda: _states(batch, answers), lam=batch.damping, **fields)
+        result: LSQResult = LSQResult.deferred(lambda: _states(batch, answers), lam=batch.options.damping, **fields)
         return result
     fields["state"] = vectors(batch, answers.state)
     multiplier = fields.pop("multiplier")
