@@ -73,7 +73,7 @@ def test_callbacks_are_told_of_all_and_stop_all():
     found = on_ranks(call)
     assert [result.status for result in found] == [[TVStatus.STOPPED] * 3, [], [TVStatus.STOPPED]]
     assert [news.iteration for news in told] == [0, 1, 2]
-    assert all(news.columns == news.active == 4 for news in told)
+    assert all(news.columns == news.running == 4 for news in told)
     assert told[-1].products == pytest.approx(sum(result.products.sum() for result in found) + 2)
 
 

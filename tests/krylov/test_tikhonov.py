@@ -359,10 +359,10 @@ def test_a_callback_hears_of_all_columns_and_stops_them_all(method):
     assert result.success
     assert {news.columns for news in told} == {4}
     assert [news.iteration for news in told].count(0) == 1
-    assert told[0].active == 4
+    assert told[0].running == 4
     if method not in ("prcg", "aprcg"):  # there a column may be solved without an iteration, of which nobody hears
-        assert told[-1].active == 0
-    assert all(a.active >= b.active and a.products <= b.products for a, b in itertools.pairwise(told))
+        assert told[-1].running == 0
+    assert all(a.running >= b.running and a.products <= b.products for a, b in itertools.pairwise(told))
     calls = []
     stopped = stepwell.tikhonov(
         A, B, 0.5, method=method, tol=1e-8, callback=lambda news: calls.append(news) or news.iteration == 2

@@ -119,7 +119,7 @@ def test_auto_without_damping(shape):
 
 def test_a_direct_solution_has_a_history_and_progress():
     told = []
-    result = stepwell.tikhonov(A, B, 0.5, method="direct", callback=lambda progress: told.append(progress.active))
+    result = stepwell.tikhonov(A, B, 0.5, method="direct", callback=lambda progress: told.append(progress.running))
     assert [len(history) for history in result.history] == [1, 1, 1]
     assert told[-1] == 0
 

@@ -60,18 +60,18 @@ class ProvenProgress:
     ----------
     iteration : int
         Steps done.
-    active : int
+    running : int
         Columns whose gap is not within the tolerance.
     columns : int
         All columns.
     gap : float
-        The largest proven relative gap among the active columns.
+        The largest proven relative gap among the running columns.
     products : float
         Applications of A and its adjoint to one vector so far, over all columns.
     """
 
     iteration: int
-    active: int
+    running: int
     columns: int
     gap: float
     products: float

@@ -54,12 +54,12 @@ class Progress:
     ----------
     iteration : int
         Iterations done in the current run of the method.
-    active : int
+    running : int
         Columns that have not reached the tolerance.
     columns : int
         All columns.
     residual : float
-        The largest relative residual among the active columns (1.0 before the start).
+        The largest relative residual among the running columns (1.0 before the start).
     products : float
         Products with AᵀA + λ²LᵀL (or H) so far, over all columns.
     memory : int
@@ -67,7 +67,7 @@ class Progress:
     """
 
     iteration: int
-    active: int
+    running: int
     columns: int
     residual: float
     products: float

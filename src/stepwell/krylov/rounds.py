@@ -76,7 +76,7 @@ class Round:
 
     ``norms`` are those of the right-hand sides, to which residuals are relative, ``relative`` those of the residual
     relative to them; the latter are to come down to ``aim``. ``spent`` are the steps of earlier rounds. ``watch`` is
-    told the iteration, the number of active columns and the largest relative residual, and answers whether to stop.
+    told the iteration, the number of running columns and the largest relative residual, and answers whether to stop.
     ``x`` is the current point (None: zero). Columns that are ``idle`` are only there for the shape of the blocks (None:
     there are none).
     """
@@ -189,8 +189,8 @@ def solve_in_rounds(
         products[columns] += start is None
         before = to_host(sums.norms(gradient)) / norms[columns] if columns.size else before
 
-    def watch(iteration: int, active: int, worst: float) -> bool:
-        told = Progress(iteration, active, count, worst, float(system.products), memory)
+    def watch(iteration: int, running: int, worst: float) -> bool:
+        told = Progress(iteration, running, count, worst, float(system.products), memory)
         return _stops(callback, told, sums)
 
     active = np.ones(columns.size, dtype=bool)  # the others stay in the blocks for their shape alone

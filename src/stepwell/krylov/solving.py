@@ -44,7 +44,7 @@ class Watch:
     def __call__(self, told: Progress) -> bool:
         """Pass the news on, except that a later run begins."""
         if not self.stopped and (told.iteration or not self.begun):
-            news = replace(told, active=told.active + self.waiting, columns=self.columns)
+            news = replace(told, running=told.running + self.waiting, columns=self.columns)
             self.begun, self.stopped = True, bool(self.callback(news))
         return self.stopped
 

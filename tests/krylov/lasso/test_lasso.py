@@ -295,7 +295,7 @@ def test_callbacks_and_stops(method):
     assert result.status == [LassoStatus.STOPPED] * 2
     assert len(told) == 3
     assert told[0].iteration == 0
-    assert told[0].active == told[0].columns == 2
+    assert told[0].running == told[0].columns == 2
     limited = stepwell.lasso(A, B, 0.1, method=method, tol=1e-14, maxiter=7)
     assert limited.status == [LassoStatus.ITERATION_LIMIT] * 2
     assert list(limited.iterations) == [7, 7]

@@ -75,8 +75,8 @@ class Watch:
 
     def __call__(self, told: Told) -> bool:
         """Move the bar; True ends the run."""
-        done = told.columns - told.active
-        reached = max(told.residual, self.tol) if told.active else self.tol
+        done = told.columns - told.running
+        reached = max(told.residual, self.tol) if told.running else self.tol
         note = f"{done}/{told.columns} slices, {told.products:.0f} products"
         if not told.iteration:
             note += f", {told.memory / 2**20:.0f} MiB needed"

@@ -92,7 +92,7 @@ class Watch:
 
     def __call__(self, told: TVProgress) -> bool:
         """Move the bar; True ends the run."""
-        self.show(self.before + told.columns - told.active, f"gap {told.gap:.1e}")
+        self.show(self.before + told.columns - told.running, f"gap {told.gap:.1e}")
         return self.pressed()
 
     def show(self, done: int, note: str = "") -> None:

@@ -294,8 +294,8 @@ class _Watch:
     def __init__(self, callback: Callable[[LassoProgress], object], columns: int) -> None:
         self.callback, self.columns = callback, columns
 
-    def __call__(self, iteration: int, active: int, gap: float, products: float) -> bool:
+    def __call__(self, iteration: int, running: int, gap: float, products: float) -> bool:
         try:
-            return bool(self.callback(LassoProgress(iteration, active, self.columns, gap, products)))
+            return bool(self.callback(LassoProgress(iteration, running, self.columns, gap, products)))
         except StopIteration:
             return True

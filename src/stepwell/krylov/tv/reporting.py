@@ -93,10 +93,10 @@ class Teller:
         self.each = given.task.grid.count if given.task.grid.across else 1
         self.memory = memory_of(given)
 
-    def __call__(self, iteration: int, active: int, gap: float, products: float) -> bool:
+    def __call__(self, iteration: int, running: int, gap: float, products: float) -> bool:
         """Tell of a step; return whether anybody wants to stop."""
         told = TVProgress(
-            iteration, active * self.each, self.columns, 1.0 if not iteration else gap, products, self.memory
+            iteration, running * self.each, self.columns, 1.0 if not iteration else gap, products, self.memory
         )
         wish = self.stopped
         with self.team.holding():

@@ -22,12 +22,12 @@ class TVProgress(ProvenProgress):
     ----------
     iteration : int
         Steps done in the current run; a rule for λ makes several runs.
-    active : int
+    running : int
         Columns whose gap is not within the tolerance.
     columns : int
         All columns.
     gap : float
-        The largest proven relative gap among the active columns (1.0 before the start).
+        The largest proven relative gap among the running columns (1.0 before the start).
     products : float
         Applications of A and its adjoint to one vector so far, over all columns.
     memory : int

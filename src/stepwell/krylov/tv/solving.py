@@ -156,12 +156,12 @@ class Solver:
                         if iteration:
                             marks.look(rows, self.books, self.history)
                         ended = self._ends(rows, tolerance, marks, iteration >= maxiter)
-                active, worst, products = self._account(rows, ended)
-                if (watch is not None and watch(iteration, active, worst, products)) or early():
+                running, worst, products = self._account(rows, ended)
+                if (watch is not None and watch(iteration, running, worst, products)) or early():
                     for row in rows[~ended]:
                         self.status[row] = ProvenStatus.STOPPED
                     break
-                if not active:
+                if not running:
                     break
                 if ended.all():
                     continue

@@ -130,8 +130,8 @@ def _row(name: str, products: np.ndarray, calls: int, seconds: float) -> tuple[s
 
 def _solve(stage: Stage, A: Any, data: np.ndarray, lam: float, method: MethodChoice, share: float) -> LinearResult:
     def told(progress: Progress) -> None:
-        done = 1 - progress.active / max(1, progress.columns)
-        stage.tell(f"{method}: {progress.active} of {progress.columns} slices at work", share + 0.2 * done)
+        done = 1 - progress.running / max(1, progress.columns)
+        stage.tell(f"{method}: {progress.running} of {progress.columns} slices at work", share + 0.2 * done)
 
     return tikhonov(A, stage.place.put(np.ascontiguousarray(data)), lam, method=method, tol=TOL, callback=told)
 
