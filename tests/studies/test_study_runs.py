@@ -267,7 +267,7 @@ def test_seconds_of_a_run_are_checked(seconds):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("tol", (1e-3, 0.0)), ("tol", ()), ("seed_tol", math.nan), ("relative_lam", -1.0), ("noise", math.inf)],
+    [("tol", (1e-3, 0.0)), ("tol", ()), ("seed_tol", math.nan), ("relative_lam", -1.0), ("relative_noise", math.inf)],
 )
 def test_settings_of_the_poster_are_checked_before_any_work(name, value):
     with pytest.raises(ValueError, match=f"^{name} is .*allowed: "):

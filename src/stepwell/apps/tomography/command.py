@@ -60,7 +60,7 @@ PICTURES = ("montage.png", "convergence.png")
 @click.option("--lam", default=None,
               help=f"λ itself, or a rule: {', '.join(RULES)}; with --tv {', '.join(TV_RULES)}.")  # fmt: skip
 @click.option("--tv", is_flag=True, help="Total variation: edges stay sharp, the gap of every slice is proved. λ is "
-              "found per slice, from --noise, unless --lam is a number.")  # fmt: skip
+              "found per slice, from --relative-noise, unless --lam is a number.")  # fmt: skip
 @click.option("--across", type=_POSITIVE, metavar="WEIGHT",
               help="With --tv: couple neighbouring slices with this weight.")  # fmt: skip
 @click.option("--restart", is_flag=True, help="With --tv: discard what an unfinished run has left.")
@@ -78,8 +78,8 @@ PICTURES = ("montage.png", "convergence.png")
 @click.option("--slices", default=None, help="FIRST:LAST, counted from 0, LAST not included; default all.")
 @click.option("--size", default=128, show_default=True, help="Pixels along each side of the phantom.")
 @click.option("--angles", default=90, show_default=True, help="Projections of the phantom over 180 degrees.")
-@click.option("--noise", default=0.01, show_default=True, help="Noise added to the phantom's data, or known to be in "
-              "the scan: norm relative to each slice's data.")  # fmt: skip
+@click.option("--relative-noise", default=0.01, show_default=True, help="Noise added to the phantom's data, or known "
+              "to be in the scan: its norm as a fraction of the norm of each slice's data.")  # fmt: skip
 @click.option("--plots/--no-plots", default=True, show_default=True, help="Whether to draw; pictures need matplotlib.")
 @click.option("--order", type=click.Choice(ORDERS), default=ORDERS[0], show_default=True,
               help="How the axes of the scan's projections lie.")  # fmt: skip
@@ -114,7 +114,7 @@ def command(
     slices: str | None,
     size: int,
     angles: int,
-    noise: float,
+    relative_noise: float,
     plots: bool,
     order: Order,
     center: Any,
@@ -167,7 +167,7 @@ def command(
         raise click.BadParameter(f"{lam!r} knows no bounds; allowed: a number, discrepancy", param_hint="--lam")
     if nonnegative and lam in RULES and world.spread:
         raise click.BadParameter("over ranks a number is needed with --nonnegative", param_hint="--lam")
-    _check(output, lam, TV_RULES if tv else RULES, relative_lam, tol, size, angles, noise)
+    _check(output, lam, TV_RULES if tv else RULES, relative_lam, tol, size, angles, relative_noise)
     if fan is not None:
         with usage_errors():
             require(source != "phantom", "--fan", f"{fan[0]:g} {fan[1]:g}", "none beside the phantom")
@@ -179,15 +179,16 @@ def command(
         refuse_input_as_output(source, [output / name for name in names], "-o")
     settings: dict[str, Any] = {"source": source, "lam": lam, "relative_lam": relative_lam, "smooth": smooth,
                                 "tol": tol, "nonnegative": nonnegative, "method": method, "slices": slices,
-                                "noise": noise, "order": order, "center": center, "pixel_size": pixel_size, "fan": fan,
-                                "angle_range": angle_range, "angle_unit": angle_unit, "format": kind,
-                                "size": size, "angles": angles, "tv": tv, "across": across}  # fmt: skip
+                                "relative_noise": relative_noise, "order": order, "center": center,
+                                "pixel_size": pixel_size, "fan": fan, "angle_range": angle_range,
+                                "angle_unit": angle_unit, "format": kind, "size": size, "angles": angles, "tv": tv,
+                                "across": across}  # fmt: skip
     account = output / "reconstruct.json"
     input_of = settings | {"input": None if source == "phantom" else plain(identity(source))}
     try:
         with voice.status("projection matrix"):
             if source == "phantom":
-                task = phantom_task(size, angles, noise, slices)
+                task = phantom_task(size, angles, relative_noise, slices)
             else:
                 task = scan_task(source, slices, Geometry(order, angle_range, angle_unit, center, pixel_size, fan))
             replaced = refuse_other_settings(account, input_of, overwrite)
@@ -202,7 +203,7 @@ def command(
             voice.say(f"{world.ranks.size} ranks, {count // world.ranks.size} slices each or one more")
             task = task.piece(*tomography.slices_of_rank(count, world.comm))
         penalty = gradient(task.shape) if smooth else None
-        level = noise * np.linalg.norm(task.B, axis=0) / max(1, task.B.shape[0]) ** 0.5
+        level = relative_noise * np.linalg.norm(task.B, axis=0) / max(1, task.B.shape[0]) ** 0.5
         level = np.nan_to_num(level, posinf=0.0)  # such slices end with a status
         A, B = task.A, task.B
         if place.library != "numpy":
@@ -212,8 +213,8 @@ def command(
         if tv:
             with make_bar(voice) as bar, first_interrupt() as pressed, threads_at_most(threads):
                 result = variation.solve(
-                    task, A, place.put, lam, noise, nonnegative=nonnegative, across=across, tol=tol, output=output,
-                    settings=input_of | {"array": array, "device": device}, restart=restart or overwrite,
+                    task, A, place.put, lam, relative_noise, nonnegative=nonnegative, across=across, tol=tol,
+                    output=output, settings=input_of | {"array": array, "device": device}, restart=restart or overwrite,
                     watch=variation.Watch(bar, count, pressed),
                 )  # fmt: skip
                 interrupted = result is None
@@ -303,7 +304,7 @@ def _check_variation(tv: bool, across: float | None, restart: bool, smooth: bool
 
 def _check(
     output: Path, lam: str | None, rules: Sequence[str], relative: float, tol: float, size: int, angles: int,
-    noise: float,
+    relative_noise: float,
 ) -> None:  # fmt: skip
     """Refuse, before any work, what could not be done after it."""
     check_folder(output, "-o")
@@ -317,7 +318,7 @@ def _check(
             require(not math.isnan(number), "--lam", lam, allowed)
             read_real("--lam", number, at_least=0)
         read_real("--relative-lam", relative, at_least=0)
-        read_real("--noise", noise, at_least=0)
+        read_real("--relative-noise", relative_noise, at_least=0)
         read_whole("--size", size, 2)
         read_whole("--angles", angles, 1)
         # Each angle has an entry of the projector for every pixel, and more.

@@ -79,7 +79,7 @@ def summary(result: LinearResult) -> Table:
         table.add_row("lam", ", ".join(f"{value:.4g}" for value in np.unique(result.lam)[:6]))
     ends = ends_in_words(result.lam_at_end)
     if ends:
-        table.add_row("", f"{ends}; give --lam a number, or --noise its level")
+        table.add_row("", f"{ends}; give --lam a number, or --relative-noise its level")
     converged = sum(status.name == "CONVERGED" for status in result.status)
     table.add_row("converged", f"{converged} of {len(result.status)} slices")
     table.add_row("worst true residual", f"{np.nanmax(result.residual, initial=0.0):.2e}")

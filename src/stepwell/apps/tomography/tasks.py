@@ -43,13 +43,13 @@ class Task:
         return replace(self, B=np.ascontiguousarray(self.B[:, begin:end]), truth=truth)
 
 
-def phantom_task(size: int, angles: int, noise: float, slices: str | None) -> Task:
+def phantom_task(size: int, angles: int, relative_noise: float, slices: str | None) -> Task:
     """Project slices of the three-dimensional Shepp–Logan head, and add noise."""
     A = parallel_beam(size, angles=np.arange(angles) * (180.0 / angles))
     volume = shepp_logan_3d(size)
     first, last = slice_range(slices, size)
     truth = volume[first:last]
-    B = add_noise(A @ truth.reshape(last - first, -1).T, noise)
+    B = add_noise(A @ truth.reshape(last - first, -1).T, relative_noise)
     return Task("Shepp–Logan phantom", A, B, (size, size), first, truth, (A.shape[0] // angles - 1) / 2)
 
 

@@ -72,7 +72,9 @@ class Variation:
         table.add_row("lam", low if low == high else f"{low} to {high}")
         ends = int(np.count_nonzero(self.lam_at_end))
         if ends:
-            table.add_row("", f"at an end of the range searched for {ends} slices; give --lam a number, or --noise")
+            table.add_row(
+                "", f"at an end of the range searched for {ends} slices; give --lam a number, or --relative-noise"
+            )
         proved = sum(status.success for status in self.status)
         table.add_row("proved", f"{proved} of {len(self.status)} slices")
         table.add_row("proven gap", f"{np.median(self.gap):.1e} median, {np.max(self.gap):.1e} worst")
@@ -101,7 +103,7 @@ class Watch:
 
 
 def solve(
-    task: Task, A: Any, put: Callable[[np.ndarray], Any], lam: str | None, noise: float, *, nonnegative: bool,
+    task: Task, A: Any, put: Callable[[np.ndarray], Any], lam: str | None, relative_noise: float, *, nonnegative: bool,
     across: float | None, tol: float, output: Path, settings: dict[str, Any], restart: bool, watch: Watch,
 ) -> Variation | None:  # fmt: skip
     """Solve block by block; return None where the run was interrupted: the blocks that are done stay on the disk."""
@@ -114,7 +116,7 @@ def solve(
     maps |= dict.fromkeys(("gap", "lam", "lam_at_end", "products", "iterations"), one)
     work = Work(output / FOLDER, plain(settings), maps, count, restart=restart)
     norms = np.nan_to_num(np.linalg.norm(task.B, axis=0), posinf=0.0)
-    level = noise * norms / np.sqrt(max(1, task.B.shape[0]))
+    level = relative_noise * norms / np.sqrt(max(1, task.B.shape[0]))
     value: Any = lam if lam in RULES else "noise" if lam is None else float(lam)
     history: list[np.ndarray] = [np.zeros(0)] * count
     step = count if across is not None else BLOCK

@@ -91,7 +91,7 @@ SETTINGS = (
     ),
     Setting("seed_tol", 1e-6, "Tolerance for the seed slice."),
     Setting("relative_lam", 0.01, "λ as a fraction of ‖A‖."),
-    Setting("noise", 0.01, "Norm of the noise relative to that of the data."),
+    Setting("relative_noise", 0.01, "Norm of the noise as a fraction of the norm of the data."),
     Setting("direct", False, "Factor the dense matrix as well: 4.3 GB, about a minute on two cores."),
 )
 
@@ -153,7 +153,7 @@ def run(context: Context, study: Study) -> None:
     )
     for place in context.places:
         context.tell(f"projection matrix, {place.short}")
-        slices = _build(size, place, context.settings["noise"], context.settings["relative_lam"])
+        slices = _build(size, place, context.settings["relative_noise"], context.settings["relative_lam"])
         rows, columns = slices.A.shape
         _solve(context, study, table, place, slices, tolerances)
     _summarise(table, summary)
@@ -170,7 +170,7 @@ def run(context: Context, study: Study) -> None:
     theirs = "as the poster's" if size == 128 else "the poster's is 16650 x 16384"
     study.differs += [
         "The poster states neither tolerance, λ nor noise; several tolerances stand here, with λ = "
-        f"{context.settings['relative_lam']:g}‖A‖ and {context.settings['noise']:.1%} noise.",
+        f"{context.settings['relative_lam']:g}‖A‖ and {context.settings['relative_noise']:.1%} noise.",
         f"The matrix ({rows} x {columns}, {theirs}) holds the areas of the pixels within the strip that each bin sees; "
         "how the poster's was made is not stated, and its condition number, 1.1e32, cannot be repeated.",
         "The poster's APrCG divides by the diagonal of ⟨P, AP⟩, which diverges once the stored directions lose their "
@@ -193,7 +193,7 @@ def _check(settings: Mapping[str, Any], tolerances: Sequence[float]) -> None:
     for name, values in (("tol", tolerances), ("seed_tol", (settings["seed_tol"],))):
         for value in values:
             read_real(name, value, above=0)
-    for name in ("relative_lam", "noise"):
+    for name in ("relative_lam", "relative_noise"):
         read_real(name, settings[name], at_least=0)
 
 
@@ -231,11 +231,11 @@ def _summarise(table: Table, summary: Table) -> None:
         )  # fmt: skip
 
 
-def _build(size: int, place: Place, noise: float, relative_lam: float) -> _Slices:
+def _build(size: int, place: Place, relative_noise: float, relative_lam: float) -> _Slices:
     angles = np.arange(0, 180, 2.0 if size == 128 else 8.0)
     matrix = parallel_beam(size, angles=angles, detectors=185 if size == 128 else round(1.45 * size))
     images = shepp_logan_3d(size).reshape(size, -1).T
-    data = add_noise(matrix @ images, noise)
+    data = add_noise(matrix @ images, relative_noise)
     lam = relative_lam * largest_singular_value(matrix)
     A = as_operator(place.put_sparse(matrix))
     first = size // 2 + 1  # the poster counts slices from 1: 64 is the seed, 65 to 68 follow
