@@ -31,10 +31,10 @@ _OPTIONAL = {
 @click.option("--arch", multiple=True, metavar="SM", help="With --warm: architectures, such as sm_90; else those here.")
 @click.option("--ship", is_flag=True, help="With --warm: into this installation, for all its users.")
 @output_options()
-def command(warm: bool, arch: tuple[str, ...], ship: bool, voice: Output) -> None:
+def command(warm: bool, arch: tuple[str, ...], ship: bool, output: Output) -> None:
     """Show versions, compiler, instruction set, threads and devices; or fill the cache of GPU kernels."""
     if warm or arch or ship:
-        _fill_cache(arch, warm, ship, voice)
+        _fill_cache(arch, warm, ship, output)
         return
     from stepwell.common.machine import machine_facts, version_of
 
@@ -54,12 +54,12 @@ def command(warm: bool, arch: tuple[str, ...], ship: bool, voice: Output) -> Non
     table.add_row("devices", "CPU")
     for line in cuda_devices():
         table.add_row("", line)
-    voice.say(table)
+    output.say(table)
     libraries = {name: version_of(*distributions) for name, distributions in _OPTIONAL.items()}
-    voice.record({}, {"machine": facts, "libraries": libraries, "devices": ["CPU", *cuda_devices()]})
+    output.record({}, {"machine": facts, "libraries": libraries, "devices": ["CPU", *cuda_devices()]})
 
 
-def _fill_cache(arch: tuple[str, ...], warm: bool, ship: bool, voice: Output) -> None:
+def _fill_cache(arch: tuple[str, ...], warm: bool, ship: bool, output: Output) -> None:
     """Compile the common kernels for the given architectures or those of the devices here."""
     from stepwell.cli.warming import architectures_here, compile_common
     from stepwell.common.machine import machine_facts
@@ -73,7 +73,7 @@ def _fill_cache(arch: tuple[str, ...], warm: bool, ship: bool, voice: Output) ->
         if not chosen:
             raise click.ClickException("no CUDA device is here; name an architecture: --arch sm_90")
         began = time.perf_counter()
-        with voice.status(f"compiling for {', '.join(chosen)}") as tell:
+        with output.status(f"compiling for {', '.join(chosen)}") as tell:
             cores = int(machine_facts()["cores"])
             count = compile_common(
                 chosen, cores, lambda ready, of: tell(f"{ready} of {of} kernels compiled"), ship=ship
@@ -83,8 +83,8 @@ def _fill_cache(arch: tuple[str, ...], warm: bool, ship: bool, voice: Output) ->
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     seconds = time.perf_counter() - began
-    voice.say(f"{count} kernels for {', '.join(chosen)} are in {folder} ({seconds:.0f} s)")
-    voice.record({}, {"architectures": chosen, "kernels": count, "folder": str(folder), "seconds": seconds})
+    output.say(f"{count} kernels for {', '.join(chosen)} are in {folder} ({seconds:.0f} s)")
+    output.record({}, {"architectures": chosen, "kernels": count, "folder": str(folder), "seconds": seconds})
 
 
 def cuda_devices() -> list[str]:

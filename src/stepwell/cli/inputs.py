@@ -207,12 +207,12 @@ def require_matplotlib(flag: str, advice: str = "") -> None:
         raise click.BadParameter(f"needs matplotlib: pip install 'stepwell[plot]'{advice}", param_hint=flag)
 
 
-def can_draw(wanted: bool, voice: Any) -> bool:
+def can_draw(wanted: bool, output: Any) -> bool:
     """Whether pictures are wanted and can be drawn; without matplotlib a note says that there will be none."""
     if not wanted:
         return False
     if not has_matplotlib():
-        voice.notes(["no picture is drawn, which needs matplotlib: pip install 'stepwell[plot]'"])
+        output.notes(["no picture is drawn, which needs matplotlib: pip install 'stepwell[plot]'"])
         return False
     return True
 

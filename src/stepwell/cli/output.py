@@ -118,7 +118,7 @@ def output_parameters() -> list[click.Option]:
 
 
 def output_options(*, declare: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Give a command the `output_parameters`, which it gets as ``voice``; `declare` False: it declares them itself."""
+    """Give a command the `output_parameters`, which it gets as ``output``; `declare` False: it declares them itself."""
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(command)
@@ -128,7 +128,7 @@ def output_options(*, declare: bool = True) -> Callable[[Callable[..., Any]], Ca
             check_file(json_file, "--json")
             name = click.get_current_context().command_path.split(" ", 1)[-1]
             log.info("%s: begins", name)
-            return command(*args, voice=Output(name, json_file, quiet, verbose), **given)
+            return command(*args, output=Output(name, json_file, quiet, verbose), **given)
 
         if declare:
             declared = getattr(call, "__click_params__", [])  # click reads them from the last to the first

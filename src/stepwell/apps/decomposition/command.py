@@ -33,7 +33,9 @@ from stepwell.fit.status import FitStatus
 
 @click.command("decompose")
 @click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="Folder for what is found.")
+@click.option(
+    "-o", "--output", "folder", type=click.Path(path_type=Path), required=True, help="Folder for what is found."
+)
 @click.option("--starts", type=click.Choice(["peaks", "deconvolve"]), default="peaks", show_default=True,
               help="Where Gaussians begin: peaks and shoulders, or the returns of a deconvolution.")  # fmt: skip
 @click.option("--most", type=click.IntRange(1, 20), default=8, show_default=True, help="Most Gaussians of a waveform.")
@@ -52,7 +54,7 @@ from stepwell.fit.status import FitStatus
 @click.option("--plots/--no-plots", default=True, show_default=True, help="Write shots.png.")
 @place_options
 @output_options()
-def command(file: Path | None, output: Path, synthetic: int | None, voice: Output, **given: Any) -> None:
+def command(file: Path | None, folder: Path, synthetic: int | None, output: Output, **given: Any) -> None:
     """Take lidar waveforms apart into Gaussians, one per surface that the pulse met.
 
     FILE is a GEDI L1B granule as NASA distributes it (HDF5, needs h5py), or an npz file as `stepwell deconvolve` reads.
@@ -70,13 +72,13 @@ def command(file: Path | None, output: Path, synthetic: int | None, voice: Outpu
             require_h5py()
         except ImportError as error:
             raise click.BadParameter(str(error), param_hint="FILE") from None
-    check_folder(output, "-o")
+    check_folder(folder, "-o")
     check_packages({"--geopackage": Path("returns.gpkg") if given["geopackage"] else None})
-    plots = can_draw(given["plots"], voice)
+    plots = can_draw(given["plots"], output)
     place = open_place(given["array"], "float64", given["device"])
     first, last = read_range("--select", given["select"])
-    made = output / "simulated.npz"
-    refuse_input_as_output(file, [output / name for name in (ARRAYS, made.name, TABLE, ACCOUNT)], "-o")
+    made = folder / "simulated.npz"
+    refuse_input_as_output(file, [folder / name for name in (ARRAYS, made.name, TABLE, ACCOUNT)], "-o")
     truth = None
     if synthetic is not None:
         truth = _simulated(synthetic, given["seed"], made)
@@ -86,23 +88,23 @@ def command(file: Path | None, output: Path, synthetic: int | None, voice: Outpu
     with file_trouble(file):
         source = Source(file, **where)
     chosen = shots_to_plot(given["which"], sum(source.sizes)) if plots else []
-    with slab_bar(voice, f"decomposing {file.name}", "shots") as tell, file_trouble(file):
+    with slab_bar(output, f"decomposing {file.name}", "shots") as tell, file_trouble(file):
         run = decompose_file(
-            file, output, **where, **{name: given[name] for name in ("starts", "most", "level", "geopackage")},
+            file, folder, **where, **{name: given[name] for name in ("starts", "most", "level", "geopackage")},
             restart=given["restart"], overwrite=given["overwrite"], threads=given["threads"],
             put=None if place.library == "numpy" else place.put, progress=tell,
         )  # fmt: skip
-    summary = read_account(output / ACCOUNT)
+    summary = read_account(folder / ACCOUNT)
     written = [path.name for path in run.files] + [ACCOUNT]
     if truth is not None:
-        summary["errors"] = _errors(output, truth)
+        summary["errors"] = _errors(folder, truth)
     if plots and run.done:
         with writing_trouble(), usage_errors():
-            _draw(source, output, chosen, None if truth is None else truth["position"])
+            _draw(source, folder, chosen, None if truth is None else truth["position"])
         written.append("shots.png")
     with writing_trouble():
-        record_run(voice, summary, **{name: given[name] for name in ("array", "device", "threads")})
-    voice.say(_report(run, summary), *_beams(run), f"wrote {', '.join(written)} to {output}")
+        record_run(output, summary, **{name: given[name] for name in ("array", "device", "threads")})
+    output.say(_report(run, summary), *_beams(run), f"wrote {', '.join(written)} to {folder}")
     if not run.converged:
         raise click.ClickException(f"none of {run.done} shots converged" if run.done else "no shot could be used")
 
@@ -125,9 +127,9 @@ def _simulated(count: int, seed: int, path: Path) -> dict[str, np.ndarray]:
     return truth
 
 
-def _errors(output: Path, truth: dict[str, np.ndarray]) -> dict[str, float]:
+def _errors(folder: Path, truth: dict[str, np.ndarray]) -> dict[str, float]:
     """Return how many shots have as many returns as they should, and of those the median error of each parameter."""
-    with open_arrays(output / ARRAYS) as held:
+    with open_arrays(folder / ARRAYS) as held:
         count = held["count"]
         right = count == truth["position"].shape[1]
         found = {name: held[name][right][:, : truth[name].shape[1]] for name in truth}
@@ -135,12 +137,12 @@ def _errors(output: Path, truth: dict[str, np.ndarray]) -> dict[str, float]:
     return {"right_count": float(right.mean()), **errors}
 
 
-def _draw(source: Source, output: Path, chosen: list[int], truth: np.ndarray | None) -> None:
+def _draw(source: Source, folder: Path, chosen: list[int], truth: np.ndarray | None) -> None:
     """Draw some shots, as they lie in the file."""
     from stepwell.apps.decomposition.plots import plot_shots
     from stepwell.apps.waveform.gedi import join_shots
 
-    with open_arrays(output / ARRAYS) as held:
+    with open_arrays(folder / ARRAYS) as held:
         arrays = {name: held[name] for name in held.names}
     parts, labels, places, first = [], [], [], 0
     for part in range(len(source.ranges)):
@@ -166,7 +168,7 @@ def _draw(source: Source, output: Path, chosen: list[int], truth: np.ndarray | N
         names = [one.name for one in dataclasses.fields(whole) if one.name != "shots"]
         joined: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
         whole = type(whole)(join_shots([part.shots for part in parts]), **joined)
-    plot_shots(whole, output / "shots.png", labels=labels, truth=None if truth is None else truth[places])
+    plot_shots(whole, folder / "shots.png", labels=labels, truth=None if truth is None else truth[places])
 
 
 def _beams(run: DecompositionRun) -> list[str]:

@@ -1,4 +1,4 @@
-"""Packages that formats need, asked for in one voice and before any work."""
+"""Packages that formats need, asked for in the same words and before any work."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def check_packages(files: dict[str, Path | None]) -> None:
 
 
 def imaging_options(picture: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Give a command what those that map images share: restarts, a picture, where it solves, memory, and a voice."""
+    """Give a command what those that map images share: restarts, a picture, where it solves, memory, and output."""
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         command = output_options()(command)
@@ -67,7 +67,7 @@ def read_sizes(ctx: click.Context, option: click.Parameter, value: str | None) -
 
 
 @contextmanager
-def slab_bar(voice: Output, title: str, what: str = "slabs") -> Iterator[Callable[[int, int], None]]:
+def slab_bar(output: Output, title: str, what: str = "slabs") -> Iterator[Callable[[int, int], None]]:
     """Show a bar to a person; an interrupt says what is kept and how to go on, with status 130."""
     columns = (
         TextColumn("{task.description}"),
@@ -77,17 +77,17 @@ def slab_bar(voice: Output, title: str, what: str = "slabs") -> Iterator[Callabl
         TimeRemainingColumn(),
     )
     try:
-        with ProgressBar(*columns, console=voice.console(), transient=True, disable=not voice.moving) as bar:
+        with ProgressBar(*columns, console=output.console(), transient=True, disable=not output.moving) as bar:
             task = bar.add_task(title, total=None)
 
             def tell(count: int, total: int) -> None:
                 bar.update(task, completed=count, total=total)
-                voice.detail(f"{title}: {count} of {total} {what}")
+                output.detail(f"{title}: {count} of {total} {what}")
 
             yield tell
     except KeyboardInterrupt:
         click.echo(f"the {what} that are done are kept; give the same command again to go on", err=True)
-        voice.interrupted()
+        output.interrupted()
 
 
 @contextmanager
@@ -108,7 +108,7 @@ def read_account(path: Path) -> dict[str, Any]:
 
 
 def conclude(
-    voice: Output,
+    output: Output,
     run: Any,
     account: Path,
     *,
@@ -132,7 +132,7 @@ def conclude(
     place : mapping
         --array, --device and --threads.
     """
-    voice.notes(run.notes)
+    output.notes(run.notes)
     drawn: list[Any] = []
     if draw is not None and run.converged:
         with writing_trouble():
@@ -141,14 +141,14 @@ def conclude(
     if errors is not None:
         summary["errors"] = errors()
     with writing_trouble():
-        record_run(voice, summary, **place)
-    voice.say(*report(summary, drawn))
+        record_run(output, summary, **place)
+    output.say(*report(summary, drawn))
 
 
-def record_run(voice: Output, summary: dict[str, Any], **place: Any) -> None:
+def record_run(output: Output, summary: dict[str, Any], **place: Any) -> None:
     """Write the JSON of the command from the account that a run has left beside its maps, and where it solved."""
     result = {name: value for name, value in summary.items() if name not in ("stepwell", "settings", "seconds")}
-    voice.record(summary["settings"] | place, result, seconds={"total": summary["seconds"]})
+    output.record(summary["settings"] | place, result, seconds={"total": summary["seconds"]})
 
 
 def volume_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -47,7 +47,7 @@ _POINTS = {"te": ("t2star", "t2"), "ti": ("t1",), "flip": ("t1-vfa",), "bvals": 
 @click.command("relax")
 @click.argument("quantity", type=click.Choice(list(QUANTITIES)))
 @click.argument("images", nargs=-1, type=click.Path(exists=True, path_type=Path))
-@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="Folder for the maps.")
+@click.option("-o", "--output", "folder", type=click.Path(path_type=Path), required=True, help="Folder for the maps.")
 @click.option("--te", metavar="S,S,...|FILE", help="Echo times, seconds.  [default: EchoTime of the BIDS sidecars]")
 @click.option("--ti", metavar="S,S,...|FILE", help="Inversion times, seconds.  [default: InversionTime, likewise]")
 @click.option("--flip", metavar="DEG,DEG,...|FILE", help="Flip angles, degrees.  [default: FlipAngle, likewise]")
@@ -68,11 +68,11 @@ _POINTS = {"te": ("t2star", "t2"), "ti": ("t1",), "flip": ("t1-vfa",), "bvals": 
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the phantom's noise.")
 @imaging_options("maps.png")
 def command(
-    quantity: str, images: tuple[Path, ...], output: Path, tr: float | None, sidecar: bool,
+    quantity: str, images: tuple[Path, ...], folder: Path, tr: float | None, sidecar: bool,
     bounds: tuple[tuple[str, float, float], ...], offset: bool, signed: bool, mask: Path | None, threshold: float,
     b1: Path | None, labels: Path | None, kind: Any, variable: str | None, synthetic: tuple[int, ...] | None,
     snr: float, seed: int, restart: bool, overwrite: bool, plots: bool, array: str, device: str, threads: int | None,
-    memory: int, voice: Output, **axes: str | None,
+    memory: int, output: Output, **axes: str | None,
 ) -> None:  # fmt: skip
     """Map T1, T2*, T2, ADC or IVIM of a series of MRI images, with uncertainties.
 
@@ -90,9 +90,9 @@ def command(
     for image in images:
         with image_trouble(image):
             refuse_dicom(image)
-    check_folder(output, "-o")
-    plots = can_draw(plots, voice)
-    made = where_made(output, kind)
+    check_folder(folder, "-o")
+    plots = can_draw(plots, output)
+    made = where_made(folder, kind)
     beside = {"--mask": mask, "--b1": b1, "--labels": labels}
     check_volumes({"IMAGES": images[0] if images else made}, beside, kind)
     like = like_of(array, device)
@@ -109,15 +109,15 @@ def command(
         )
         truth, images, points, given["tr"] = phantom.truth, (made,), phantom.model.points, phantom.model.tr
     for image in images:
-        refuse_input_as_output(image, _outputs(quantity, output), "-o")
-    with slab_bar(voice, f"mapping {images[0].name}") as tell, image_trouble(images[0]):
-        run = map_series(list(images), output, quantity, points, sidecar=sidecar, mask=mask, b1=b1, labels=labels,
+        refuse_input_as_output(image, _outputs(quantity, folder), "-o")
+    with slab_bar(output, f"mapping {images[0].name}") as tell, image_trouble(images[0]):
+        run = map_series(list(images), folder, quantity, points, sidecar=sidecar, mask=mask, b1=b1, labels=labels,
                          threshold=threshold, format=kind, variable=variable, restart=restart, overwrite=overwrite,
                          like=like, threads=threads, progress=tell,
                          step_bytes=memory * MEBIBYTE, **given)  # fmt: skip
 
     def draw() -> list[str]:
-        _draw(run, images, variable, output, truth)
+        _draw(run, images, variable, folder, truth)
         return [PICTURE]
 
     def errors() -> dict[str, float]:
@@ -125,9 +125,9 @@ def command(
 
     def report(summary: dict[str, Any], drawn: list[str]) -> tuple[Table, str]:
         names = [path.name for path in run.files.values()] + [ACCOUNT] + [REGIONS] * (labels is not None) + drawn
-        return _report(run, summary), f"wrote {', '.join(names)} to {output}"
+        return _report(run, summary), f"wrote {', '.join(names)} to {folder}"
 
-    conclude(voice, run, output / ACCOUNT, draw=draw if plots else None, report=report,
+    conclude(output, run, folder / ACCOUNT, draw=draw if plots else None, report=report,
              errors=None if truth is None else errors,
              place={"array": array, "device": device, "threads": threads})  # fmt: skip
     require_converged(run)
@@ -151,9 +151,9 @@ def _read_points(quantity: str, axes: dict[str, str | None]) -> tuple[float, ...
         return tuple(read_numbers(Path(text)).tolist())
 
 
-def _outputs(quantity: str, output: Path) -> list[Path]:
+def _outputs(quantity: str, folder: Path) -> list[Path]:
     names = [*QUANTITIES[quantity].maps, *COMMON, "offset"]
-    return map_files([*names, *(f"{name}_se" for name in names)], output)
+    return map_files([*names, *(f"{name}_se" for name in names)], folder)
 
 
 def _error(path: Path, truth: np.ndarray) -> float:
@@ -162,7 +162,7 @@ def _error(path: Path, truth: np.ndarray) -> float:
     return float(np.nanmedian(np.abs(found - truth)) / np.nanmean(truth))
 
 
-def _draw(run: Any, images: tuple[Path, ...], variable: str | None, output: Path, truth: Any) -> None:
+def _draw(run: Any, images: tuple[Path, ...], variable: str | None, folder: Path, truth: Any) -> None:
     from stepwell.apps.images import open_image
     from stepwell.apps.relaxation.plots import plot_maps
     from stepwell.apps.relaxation.series import open_series
@@ -179,12 +179,12 @@ def _draw(run: Any, images: tuple[Path, ...], variable: str | None, output: Path
     target = np.median(known) if known.size else 0.0
     flat = int(np.argmin(np.where(good, np.abs(slices[main] - target), np.inf)))
     x, y = (int(one) for one in np.unravel_index(flat, good.shape))
-    with scratch_folder(output) as scratch:
+    with scratch_folder(folder) as scratch:
         signal = open_series(images, variable, scratch).read(middle, middle + 1, 2)[x, y, 0]
     voxel = {"signal": signal, "place": (x, y)} | {name: slices[name][x, y] for name in run.model.parameters}
     title = f"{images[0].name}, slice {middle} of {depth}: {run.converged:,} of {run.fitted:,} voxels converged"
     shown = None if truth is None else {name: true[:, :, middle] for name, true in truth.items()}
-    plot_maps(run.model, slices, voxel, output / "maps.png", title=title, truth=shown)
+    plot_maps(run.model, slices, voxel, folder / "maps.png", title=title, truth=shown)
 
 
 def _report(run: Any, summary: dict[str, Any]) -> Table:

@@ -48,7 +48,7 @@ SYNTHETIC_TE = 0.010
 
 @click.command("t2map")
 @click.argument("image", required=False, type=click.Path(exists=True, path_type=Path))
-@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="Folder for the maps.")
+@click.option("-o", "--output", "folder", type=click.Path(path_type=Path), required=True, help="Folder for the maps.")
 @click.option("--te", type=_POSITIVE, help="Seconds between echoes.  [default: EchoTime of the BIDS sidecar]")
 @click.option("--sidecar/--no-sidecar", default=True, show_default=True,
               help="Read the .json beside a NIfTI image, and refuse what contradicts it.")  # fmt: skip
@@ -82,7 +82,7 @@ SYNTHETIC_TE = 0.010
 @imaging_options("maps.png")
 def command(
     image: Path | None,
-    output: Path,
+    folder: Path,
     te: float | None,
     sidecar: bool,
     mask: Path | None,
@@ -107,7 +107,7 @@ def command(
     device: str,
     threads: int | None,
     memory: int,
-    voice: Output,
+    output: Output,
     **options: Any,
 ) -> None:
     """Map T2 distributions, myelin water and more from multi-echo spin-echo MRI.
@@ -130,9 +130,9 @@ def command(
         if te is None and not (told and told.echo_times):
             raise click.UsageError("give --te, the seconds between echoes: no sidecar beside IMAGE has an EchoTime")
     te = SYNTHETIC_TE if synthetic is not None and te is None else te
-    check_folder(output, "-o")
-    plots = can_draw(plots, voice)
-    made = where_made(output, kind)
+    check_folder(folder, "-o")
+    plots = can_draw(plots, output)
+    made = where_made(folder, kind)
     check_volumes({"IMAGE": image or made}, {"--mask": mask, "--b1": b1, "--labels": labels}, kind)
     like = like_of(array, device)
     if flip is not None:
@@ -149,22 +149,22 @@ def command(
         )
         image, truth = made, phantom.truth
     assert image is not None
-    refuse_input_as_output(image, map_files((*MAPS, *ALIASES), output), "-o")
-    with slab_bar(voice, f"mapping {image.name}") as tell, image_trouble(image):
-        run = map_image(image, output, te, sidecar=sidecar, mask=mask, b1=b1, labels=labels, threshold=threshold,
+    refuse_input_as_output(image, map_files((*MAPS, *ALIASES), folder), "-o")
+    with slab_bar(output, f"mapping {image.name}") as tell, image_trouble(image):
+        run = map_image(image, folder, te, sidecar=sidecar, mask=mask, b1=b1, labels=labels, threshold=threshold,
                         distribution=distribution, errors=errors, format=kind, variable=variable, restart=restart,
                         overwrite=overwrite, like=like, threads=threads, progress=tell,
                         step_bytes=memory * MEBIBYTE, **options)  # fmt: skip
 
     def draw() -> list[str]:
-        _draw(run, image, variable, output, truth)
+        _draw(run, image, variable, folder, truth)
         return list(PICTURES)
 
     def report(summary: dict[str, Any], drawn: list[str]) -> tuple[Table, str]:
         names = [path.name for path in run.files.values()] + [ACCOUNT] + [REGIONS] * (labels is not None) + drawn
-        return _report(run, summary), f"wrote {', '.join(names)} to {output}"
+        return _report(run, summary), f"wrote {', '.join(names)} to {folder}"
 
-    conclude(voice, run, output / ACCOUNT, draw=draw if plots else None, report=report,
+    conclude(output, run, folder / ACCOUNT, draw=draw if plots else None, report=report,
              errors=None if truth is None else functools.partial(_errors, run, truth),
              place={"array": array, "device": device, "threads": threads})  # fmt: skip
     require_converged(run)
@@ -190,7 +190,7 @@ def _errors(run: Any, truth: dict[str, np.ndarray]) -> dict[str, float]:
     return {name: float(np.nanmean(np.abs(read_map(run.files[name]) - array))) for name, array in truth.items()}
 
 
-def _draw(run: Any, image: Path, variable: str | None, output: Path, truth: dict[str, np.ndarray] | None) -> None:
+def _draw(run: Any, image: Path, variable: str | None, folder: Path, truth: dict[str, np.ndarray] | None) -> None:
     from stepwell.apps.images import open_image
     from stepwell.apps.t2.plots import MAX_SLICES, PANELS, plot_maps, plot_overlay
 
@@ -215,11 +215,11 @@ def _draw(run: Any, image: Path, variable: str | None, output: Path, truth: dict
              "text": f"voxel ({place[0]}, {place[1]}, {middle})\n{text}"}  # fmt: skip
     title = f"{image.name}, slice {middle} of {depth}: {run.converged:,} of {run.fitted:,} voxels converged"
     shown = None if truth is None else truth["sfr"][:, :, middle]
-    plot_maps(run.model, slices, voxel, output / "maps.png", title=title, truth=shown)
+    plot_maps(run.model, slices, voxel, folder / "maps.png", title=title, truth=shown)
     chosen = np.unique(np.linspace(0, depth - 1, min(depth, MAX_SLICES)).round().astype(int)).tolist()
     first = [source.read(place, place + 1, 2)[:, :, 0, 0] for place in chosen]
     fractions = [opened["sfr"].read(place, place + 1, 2)[:, :, 0] for place in chosen]
-    plot_overlay(first, fractions, chosen, output / "mwf.png", title=f"{image.name}: myelin water on the first echo")
+    plot_overlay(first, fractions, chosen, folder / "mwf.png", title=f"{image.name}: myelin water on the first echo")
 
 
 def _typical(fraction: np.ndarray, status: np.ndarray) -> tuple[int, int]:

@@ -52,7 +52,8 @@ PICTURES = ("montage.png", "convergence.png")
 
 @click.command("reconstruct")
 @click.argument("source", default="phantom")
-@click.option("--output", "-o", type=click.Path(path_type=Path), default=Path("reconstruction"), show_default=True,
+@click.option("--output", "-o", "folder", type=click.Path(path_type=Path), default=Path("reconstruction"),
+              show_default=True,
               help="Folder for volume.npy, montage.png, convergence.png and reconstruct.json.")  # fmt: skip
 @click.option("--format", "kind", type=click.Choice(FORMATS), default=FORMATS[0], show_default=True,
               help="Of the volume: volume.npy, a TIFF stack, or HDF5 (dataset volume).")  # fmt: skip
@@ -99,7 +100,7 @@ PICTURES = ("montage.png", "convergence.png")
 @output_options()
 def command(
     source: str,
-    output: Path,
+    folder: Path,
     kind: str,
     overwrite: bool,
     lam: str | None,
@@ -125,7 +126,7 @@ def command(
     array: str,
     device: str,
     threads: int | None,
-    voice: Output,
+    output: Output,
 ) -> None:
     """Reconstruct slices from projections, of parallel rays or of a fan.
 
@@ -151,9 +152,9 @@ def command(
 
     world = World()
     if not world.first:
-        voice = replace(voice, quiet=True, json_file=None)
+        output = replace(output, quiet=True, json_file=None)
     place = open_place(array, "float64", device)
-    plots = can_draw(plots, voice)
+    plots = can_draw(plots, output)
     try:
         require_format(kind)
     except ImportError as error:
@@ -167,7 +168,7 @@ def command(
         raise click.BadParameter(f"{lam!r} knows no bounds; allowed: a number, discrepancy", param_hint="--lam")
     if nonnegative and lam in RULES and world.spread:
         raise click.BadParameter("over ranks a number is needed with --nonnegative", param_hint="--lam")
-    _check(output, lam, TV_RULES if tv else RULES, relative_lam, tol, size, angles, relative_noise)
+    _check(folder, lam, TV_RULES if tv else RULES, relative_lam, tol, size, angles, relative_noise)
     if fan is not None:
         with usage_errors():
             require(source != "phantom", "--fan", f"{fan[0]:g} {fan[1]:g}", "none beside the phantom")
@@ -176,31 +177,31 @@ def command(
         names = (f"volume.{kind}", *PICTURES, "reconstruct.json")
         if not Path(source).exists():
             raise click.BadParameter(f"there is no file {source!r}; allowed: phantom, or a scan", param_hint="SOURCE")
-        refuse_input_as_output(source, [output / name for name in names], "-o")
+        refuse_input_as_output(source, [folder / name for name in names], "-o")
     settings: dict[str, Any] = {"source": source, "lam": lam, "relative_lam": relative_lam, "smooth": smooth,
                                 "tol": tol, "nonnegative": nonnegative, "method": method, "slices": slices,
                                 "relative_noise": relative_noise, "order": order, "center": center,
                                 "pixel_size": pixel_size, "fan": fan, "angle_range": angle_range,
                                 "angle_unit": angle_unit, "format": kind, "size": size, "angles": angles, "tv": tv,
                                 "across": across}  # fmt: skip
-    account = output / "reconstruct.json"
+    account = folder / "reconstruct.json"
     input_of = settings | {"input": None if source == "phantom" else plain(identity(source))}
     try:
-        with voice.status("projection matrix"):
+        with output.status("projection matrix"):
             if source == "phantom":
                 task = phantom_task(size, angles, relative_noise, slices)
             else:
                 task = scan_task(source, slices, Geometry(order, angle_range, angle_unit, center, pixel_size, fan))
             replaced = refuse_other_settings(account, input_of, overwrite)
             chosen = 0.0 if tv else choose_lam(lam, relative_lam, task.A)
-        voice.notes(task.notes)
+        output.notes(task.notes)
         if task.axis:
-            voice.say(task.axis)
+            output.say(task.axis)
         count, whole_truth = task.B.shape[1], task.truth
-        voice.say(f"{task.name}: {count} slices of {task.shape[0]} x {task.shape[1]}, matrix "
+        output.say(f"{task.name}: {count} slices of {task.shape[0]} x {task.shape[1]}, matrix "
                       f"{task.A.shape[0]} x {task.A.shape[1]}, {task.A.nnz:,} entries")  # fmt: skip
         if world.spread:
-            voice.say(f"{world.ranks.size} ranks, {count // world.ranks.size} slices each or one more")
+            output.say(f"{world.ranks.size} ranks, {count // world.ranks.size} slices each or one more")
             task = task.piece(*tomography.slices_of_rank(count, world.comm))
         penalty = gradient(task.shape) if smooth else None
         level = relative_noise * np.linalg.norm(task.B, axis=0) / max(1, task.B.shape[0]) ** 0.5
@@ -211,15 +212,15 @@ def command(
             A = in_library_of(A, B)
         result: Any = None
         if tv:
-            with make_bar(voice) as bar, first_interrupt() as pressed, threads_at_most(threads):
+            with make_bar(output) as bar, first_interrupt() as pressed, threads_at_most(threads):
                 result = variation.solve(
                     task, A, place.put, lam, relative_noise, nonnegative=nonnegative, across=across, tol=tol,
-                    output=output, settings=input_of | {"array": array, "device": device}, restart=restart or overwrite,
+                    output=folder, settings=input_of | {"array": array, "device": device}, restart=restart or overwrite,
                     watch=variation.Watch(bar, count, pressed),
                 )  # fmt: skip
                 interrupted = result is None
         else:
-            with make_bar(voice) as bar, first_interrupt(heed=not world.spread) as pressed, threads_at_most(threads):
+            with make_bar(output) as bar, first_interrupt(heed=not world.spread) as pressed, threads_at_most(threads):
                 watch = Watch(bar, tol, pressed)
                 with warnings.catch_warnings():  # what they say of λ stands in the table
                     warnings.simplefilter("ignore", OptimizeWarning)
@@ -235,8 +236,8 @@ def command(
     except (ValueError, OSError, RankError) as error:
         raise click.ClickException(str(error)) from error
     if result is None:
-        voice.say(f"slices that are done stay in {output}: the same command goes on with them")
-        voice.interrupted()
+        output.say(f"slices that are done stay in {folder}: the same command goes on with them")
+        output.interrupted()
         return
     volume = result.volume if tv else np.ascontiguousarray(host_copy(result.x).T).reshape(-1, *task.shape)
     if world.spread:
@@ -246,14 +247,14 @@ def command(
             return
         result = joined(parts)
     with writing_trouble():
-        output.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         if replaced:
             forget_finished(account, *(f"volume.{one}" for one in FORMATS), *PICTURES)
         used = None if result.lam is None else float(np.ravel(result.lam)[0])
         about = {"lam": used, "center": task.center, "pixel_size": pixel_size, "first_slice": task.first}
-        volume, path = write_volume(output, kind, count, world, volume, about)
+        volume, path = write_volume(folder, kind, count, world, volume, about)
         if tv:
-            variation.forget(output)
+            variation.forget(folder)
     written = [path.name]
     if plots:
         from stepwell.apps.tomography.plots import convergence, montage
@@ -261,18 +262,18 @@ def command(
         measure = "proven relative gap" if tv else "relative residual of the normal equations"
         title = f"{task.name}, λ = {result.lam[0]:.3g}, {result.method}" if result.lam is not None else task.name
         with writing_trouble():
-            montage(volume, output / PICTURES[0], first=task.first, title=title)
-            where = output / PICTURES[1]
+            montage(volume, folder / PICTURES[0], first=task.first, title=title)
+            where = folder / PICTURES[1]
             convergence(result.history, tol, where, first=task.first, title=title, measure=measure)
         written += PICTURES
-    voice.say(result.summary() if tv else summary(result))
+    output.say(result.summary() if tv else summary(result))
     quality: list[float] = []
     if whole_truth is not None:
         quality = [
             tomography.signal_to_noise(image, truth) for image, truth in zip(volume, whole_truth) if np.any(truth)
         ]
         if quality:
-            voice.say(f"signal to noise against the truth: {min(quality):.2f} to {max(quality):.2f} dB")
+            output.say(f"signal to noise against the truth: {min(quality):.2f} to {max(quality):.2f} dB")
     told = (result.record(quality) if tv else record(result, quality)) | {"center": task.center, "notes": task.notes}
     with writing_trouble():
         if result.success and not interrupted:
@@ -280,11 +281,11 @@ def command(
                 account, json_text({"stepwell": stepwell.__version__, "settings": input_of, "result": told}) + "\n"
             )
             written.append(account.name)
-        voice.say(f"wrote {', '.join(written)} to {output}")
+        output.say(f"wrote {', '.join(written)} to {folder}")
         place_of = {"array": array, "device": device, "threads": threads}
-        voice.record(settings | place_of, told, seconds={"total": result.seconds})
+        output.record(settings | place_of, told, seconds={"total": result.seconds})
     if interrupted:
-        voice.interrupted()
+        output.interrupted()
     if not result.success:
         raise click.ClickException(result.message)
 
@@ -303,11 +304,11 @@ def _check_variation(tv: bool, across: float | None, restart: bool, smooth: bool
 
 
 def _check(
-    output: Path, lam: str | None, rules: Sequence[str], relative: float, tol: float, size: int, angles: int,
+    folder: Path, lam: str | None, rules: Sequence[str], relative: float, tol: float, size: int, angles: int,
     relative_noise: float,
 ) -> None:  # fmt: skip
     """Refuse, before any work, what could not be done after it."""
-    check_folder(output, "-o")
+    check_folder(folder, "-o")
     with usage_errors():
         if lam is not None and lam not in rules:
             try:

@@ -90,7 +90,7 @@ class Watch:
         self.bar.update(self.task, completed=-math.log10(self.tol) if result.success else None, note=note)
 
 
-def make_bar(voice: Output) -> ProgressBar:
+def make_bar(output: Output) -> ProgressBar:
     """Return the bar of a reconstruction, which shows nothing in a pipe."""
     columns = (
         TextColumn("{task.description}"),
@@ -98,4 +98,4 @@ def make_bar(voice: Output) -> ProgressBar:
         TextColumn("{task.fields[note]}"),
         TimeElapsedColumn(),
     )
-    return ProgressBar(*columns, console=voice.console(), transient=True, disable=not voice.moving)
+    return ProgressBar(*columns, console=output.console(), transient=True, disable=not output.moving)

@@ -43,7 +43,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.command("unmix")
 @click.argument("image", required=False, type=_FILE)
 @click.argument("library", required=False, type=_FILE)
-@click.option("-o", "--output", type=click.Path(path_type=Path), required=True,
+@click.option("-o", "--output", "folder", type=click.Path(path_type=Path), required=True,
               help="NAME: NAME.hdr and NAME.img (ENVI); or NAME.tif, NAME.npy.")  # fmt: skip
 @click.option("--extract", type=click.IntRange(min=2), metavar="COUNT",
               help="Take so many endmembers from IMAGE itself, instead of LIBRARY.")  # fmt: skip
@@ -77,7 +77,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 def command(
     image: Path | None,
     library: Path | None,
-    output: Path,
+    folder: Path,
     extract: int | None,
     by: Extraction,
     per: str,
@@ -97,7 +97,7 @@ def command(
     device: str,
     threads: int | None,
     memory: int,
-    voice: Output,
+    output: Output,
     **options: Any,
 ) -> None:
     """Unmix a hyperspectral image: how much of each material is in every pixel.
@@ -115,11 +115,11 @@ def command(
         raise click.UsageError("give either IMAGE and LIBRARY or --synthetic SAMPLESxLINES")
     if image is not None and (library is None) == (extract is None):
         raise click.UsageError("give LIBRARY, the spectra of the materials, or --extract COUNT, to find them in IMAGE")
-    target = Target(output)
+    target = Target(folder)
     for path in target.files:
         check_file(path, "-o")
     check_packages({"IMAGE": image, "-o": target.cubes[0]})
-    plots = can_draw(plots, voice)
+    plots = can_draw(plots, output)
     like = like_of(array, device)
     options["by_class"] = per == "class"
     truth = None
@@ -143,8 +143,8 @@ def command(
             spectra = read_library(library, class_column)
     with usage_errors():
         Unmixing(_finite(spectra), **options)
-    with slab_bar(voice, f"unmixing {image.name}") as tell, image_trouble(image):
-        run = unmix_image(image, spectra, output, wavelengths=waves, exclude=exclude, scale=scale,
+    with slab_bar(output, f"unmixing {image.name}") as tell, image_trouble(image):
+        run = unmix_image(image, spectra, folder, wavelengths=waves, exclude=exclude, scale=scale,
                           bands_first=bands_first, noise=noise, variable=variable, restart=restart,
                           overwrite=overwrite, like=like, threads=threads, progress=tell,
                           step_bytes=memory * MEBIBYTE, **options)  # fmt: skip
@@ -158,7 +158,7 @@ def command(
         drawn = _draw(run, image, variable, bands_first, target.picture)
         return [] if drawn is None else [drawn]
 
-    conclude(voice, run, target.account, draw=draw if plots else None,
+    conclude(output, run, target.account, draw=draw if plots else None,
              errors=None if truth is None else functools.partial(_errors, run, truth),
              report=lambda summary, drawn: _report(run, summary, [*run.files, *endmembers, *drawn]),
              place={"array": array, "device": device, "threads": threads})  # fmt: skip

@@ -55,7 +55,7 @@ def command(
     size: float,
     pixels: int,
     overwrite: bool,
-    voice: Output,
+    output: Output,
     **run: Any,
 ) -> None:
     """Spread sites so that each is the centroid of its own Voronoi cell.
@@ -67,7 +67,7 @@ def command(
     """
     if draw == "route" and order == "given":
         order = "auto"
-    check_outputs(outputs, voice.json_file, density_file, drawn=draw, order=order)
+    check_outputs(outputs, output.json_file, density_file, drawn=draw, order=order)
     if density_file is None:
         if invert or gamma != 1.0:
             raise click.UsageError("--invert and --gamma need --density")
@@ -78,29 +78,29 @@ def command(
     asked = {"density": density_file, "invert": invert, "gamma": gamma, "sites": count, "shape": density.shape,
              "draw": draw, "order": order, "size": size, "pixels": pixels}  # fmt: skip
     settings = settle_folders(outputs, asked | run, overwrite, density_file)
-    made = tessellate(count, density, **run, moving=voice.moving)
+    made = tessellate(count, density, **run, moving=output.moving)
     top = float(density.max())
     # Dots of uniform sites cover a quarter of the paper; under a density, as much as it says at most.
     darkness = np.full(density.shape, 0.25) if density_file is None else density / top
     products = Products(made, density, darkness, draw, size, pixels, settings, order=order)
-    finish(products, outputs, voice)
+    finish(products, outputs, output)
 
 
-def finish(products: Products, outputs: tuple[Path, ...], voice: Output) -> None:
+def finish(products: Products, outputs: tuple[Path, ...], output: Output) -> None:
     """Write what was asked for and report."""
     try:
         written = products.write_all(outputs)
         record = products.record()
         settings, result = record.pop("settings"), record.pop("result")
-        voice.record(settings, result, **record)
+        output.record(settings, result, **record)
     except ImportError as error:
         raise click.ClickException(str(error)) from None
     except OSError as error:
         raise click.ClickException(f"cannot write: {error}") from None
-    if voice.json_file not in (None, "-"):
-        written.append(Path(str(voice.json_file)))
-    voice.say(products.summary(), *(["wrote " + ", ".join(str(path) for path in written)] if written else []))
+    if output.json_file not in (None, "-"):
+        written.append(Path(str(output.json_file)))
+    output.say(products.summary(), *(["wrote " + ", ".join(str(path) for path in written)] if written else []))
     if any(is_folder(path) for path in outputs) and not has_matplotlib():
         click.echo("left out the PNG files, which need matplotlib: pip install 'stepwell[plot]'", err=True)
     if products.tessellation.message == INTERRUPTED:
-        voice.interrupted()
+        output.interrupted()

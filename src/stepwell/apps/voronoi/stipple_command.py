@@ -73,7 +73,7 @@ def command(
     size: float,
     pixels: int,
     overwrite: bool,
-    voice: Output,
+    output: Output,
     **run: Any,
 ) -> None:
     """Draw IMAGE with dots: dark where they are dense.
@@ -85,7 +85,7 @@ def command(
     """
     if demo == (image is not None):
         raise click.UsageError("give either IMAGE or --demo")
-    check_outputs(outputs, voice.json_file, image, drawn=draw, order=order)
+    check_outputs(outputs, output.json_file, image, drawn=draw, order=order)
     if demo:
         from stepwell.apps.voronoi.shell import nautilus
 
@@ -108,10 +108,10 @@ def command(
              "even": even, "invert": invert, "colour": colour, "sites": count, "shape": density.shape, "marks": marks,
              "draw": draw, "order": order, "size": size, "pixels": pixels}  # fmt: skip
     settings = settle_folders(outputs, asked | run, overwrite, image)
-    made = tessellate(count, density, **run, moving=voice.moving)
+    made = tessellate(count, density, **run, moving=output.moving)
     look: dict[str, Any] = {"even": even, "scale": scale, "marks": marks}
     look |= {"ink": "white", "background": "black"} if invert else {}
     if colour:
         look["colours"] = picture.colours
         darkness = picture.coverage(invert=invert)
-    finish(Products(made, density, darkness, draw, size, pixels, settings, order=order, look=look), outputs, voice)
+    finish(Products(made, density, darkness, draw, size, pixels, settings, order=order, look=look), outputs, output)

@@ -46,7 +46,9 @@ _TOLD: tuple[tuple[Any, str], ...] = ((np.median, "thresholds"), (np.mean, "inse
 
 @click.command("deconvolve")
 @click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False, path_type=pathlib.Path))
-@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=pathlib.Path), help="npz file to write.")
+@click.option(
+    "-o", "--output", "target", type=click.Path(dir_okay=False, path_type=pathlib.Path), help="npz file to write."
+)
 @click.option("--table", "tables", multiple=True, type=click.Path(dir_okay=False, path_type=pathlib.Path),
               metavar="OUT.csv|OUT.gpkg", help="Table of all returns to write, with their places on the earth; CSV, or "
               "GeoPackage, which needs pyogrio; may be given again.")  # fmt: skip
@@ -69,7 +71,7 @@ _TOLD: tuple[tuple[Any, str], ...] = ((np.median, "thresholds"), (np.mean, "inse
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the synthetic shots.")
 @place_options
 @output_options()
-def command(file: pathlib.Path | None, synthetic: int | None, voice: Output, **given: Any) -> None:
+def command(file: pathlib.Path | None, synthetic: int | None, output: Output, **given: Any) -> None:
     """Recover arrival times and amplitudes from lidar waveforms.
 
     FILE is a GEDI L1B granule as NASA distributes it (HDF5, needs h5py), or an npz file with arrays 'waveforms' and
@@ -80,41 +82,41 @@ def command(file: pathlib.Path | None, synthetic: int | None, voice: Output, **g
     'window_start' says where each begins. Ctrl-C ends the work early: files are made from the shots so far, and the
     exit status is 130.
     """
-    output, plot, tables = given["output"], given["plot"], given["tables"]
+    target, plot, tables = given["target"], given["plot"], given["tables"]
     if (file is None) == (synthetic is None):
         raise click.UsageError("give either FILE or --synthetic COUNT")
-    if output is None and plot is None and not tables and voice.json_file is None:
+    if target is None and plot is None and not tables and output.json_file is None:
         raise click.UsageError("give -o OUT.npz, --table OUT.csv, --plot OUT.png or --json, or several of them")
-    check_file(output, "-o", ("npz",))
+    check_file(target, "-o", ("npz",))
     check_plot(plot)
     for table in tables:
         check_file(table, "--table", ("csv", "gpkg"))
     check_packages({"--table": next((table for table in tables if table.suffix.lower() == ".gpkg"), None)})
-    outputs = [(output, "-o"), (plot, "--plot"), (voice.json_file, "--json"), *((one, "--table") for one in tables)]
+    outputs = [(target, "-o"), (plot, "--plot"), (output.json_file, "--json"), *((one, "--table") for one in tables)]
     for path, flag in outputs:
         refuse_input_as_output(file, [path], flag)
     with usage_errors():
         least = None if given["least"] == "noise" else _number("--least", given["least"])
     place = open_place(given["array"], "float64", given["device"])
     count, parts = _read(file, synthetic, given)
-    _tell_unplaced(file, tables, given["beam"], voice)
+    _tell_unplaced(file, tables, given["beam"], output)
     chosen = shots_to_plot(given["which"], count)
     start = time.perf_counter()
     put = None if place.library == "numpy" else place.put
     how = {"lam": given["lam"], "threads": given["threads"], "put": put}
-    gathered = Gathered(least, chosen if plot is not None else [], whole=output is not None)
+    gathered = Gathered(least, chosen if plot is not None else [], whole=target is not None)
     trouble = contextlib.nullcontext() if file is None else file_trouble(file)
     with trouble:
-        interrupted = _solve(gathered, parts, count, voice, how)
-    _finish(gathered, time.perf_counter() - start, voice, given)
+        interrupted = _solve(gathered, parts, count, output, how)
+    _finish(gathered, time.perf_counter() - start, output, given)
     if interrupted:
-        voice.interrupted()
+        output.interrupted()
     if not np.any(gathered.of_all("status") == NNLSStatus.CONVERGED):
         first = NNLSStatus(int(gathered.of_all("status")[0])).message
         raise click.ClickException(f"none of {len(gathered.of_all('status'))} shots converged; shot 0: {first}")
 
 
-def _tell_unplaced(file: pathlib.Path | None, tables: Sequence[pathlib.Path], beam: str | None, voice: Output) -> None:
+def _tell_unplaced(file: pathlib.Path | None, tables: Sequence[pathlib.Path], beam: str | None, output: Output) -> None:
     """Say which beams have no positions, without which a table has none; refuse a GeoPackage then."""
     if not tables:
         return
@@ -122,7 +124,7 @@ def _tell_unplaced(file: pathlib.Path | None, tables: Sequence[pathlib.Path], be
     if file is not None and file.suffix.lower() in HDF5:
         with file_trouble(file):
             without = gedi.unplaced(file, beam)
-        voice.notes(f"the table has no positions: {why}" for why in without)
+        output.notes(f"the table has no positions: {why}" for why in without)
     points = next((table for table in tables if table.suffix.lower() == ".gpkg"), None)
     if points is not None and without:
         raise click.ClickException(f"{points}: needs positions of all returns ({without[0]}); allowed: a CSV table")
@@ -163,14 +165,14 @@ def _read(file: pathlib.Path | None, synthetic: int | None, given: dict[str, Any
     return total, gedi.read_parts(file, given["beam"], **options)
 
 
-def _solve(gathered: Gathered, parts: Iterator[gedi.Part], count: int, voice: Output, how: dict[str, Any]) -> bool:
+def _solve(gathered: Gathered, parts: Iterator[gedi.Part], count: int, output: Output, how: dict[str, Any]) -> bool:
     """Solve part by part, until the end or Ctrl-C; return whether it was pressed."""
     from rich.progress import BarColumn, MofNCompleteColumn, TimeRemainingColumn
 
     from stepwell.cli.progress_bar import ProgressBar
 
     columns = ("deconvolving", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    bar = ProgressBar(*columns, console=voice.console(), transient=True, disable=not voice.moving)
+    bar = ProgressBar(*columns, console=output.console(), transient=True, disable=not output.moving)
     seen = 0
     with bar, first_interrupt() as pressed:
         task = bar.add_task("shots", total=count)
@@ -192,7 +194,7 @@ def _solve(gathered: Gathered, parts: Iterator[gedi.Part], count: int, voice: Ou
         return pressed()
 
 
-def _finish(gathered: Gathered, seconds: float, voice: Output, given: dict[str, Any]) -> None:
+def _finish(gathered: Gathered, seconds: float, output: Output, given: dict[str, Any]) -> None:
     """Report, and write what was asked for."""
     count = len(gathered.of_all("status"))
     if not count:
@@ -210,38 +212,38 @@ def _finish(gathered: Gathered, seconds: float, voice: Output, given: dict[str, 
     violation = float(np.fmax.reduce(gathered.of_all("violation"), initial=0.0))
     about = "as given" if gathered.least is not None else f"by each shot's noise{gathered.how_told}"
     amplitude, taken, given_up = (float(f(gathered.of_all(name))) for f, name in _TOLD)
-    voice.say(
+    output.say(
         table,
         f"returns per shot: {returns:.1f}, of amplitude {amplitude:.3g} or more ({about}); insertions {taken:.1f}, "
         f"removals {given_up:.1f}; largest violation {violation:.1e}",
     )
     if gathered.beams:
-        voice.say("\n".join(gathered.beams_in_words()))
+        output.say("\n".join(gathered.beams_in_words()))
     start = gathered.of_all("starts")
     flat = {"return_shot": rows["shot"], "return_time": rows["sample"] - start[rows["shot"]]}
     flat |= {"return_amplitude": rows["amplitude"]}
     with writing_trouble():
-        if given["output"] is not None:
+        if given["target"] is not None:
             held = {**gathered.whole_arrays(), "least": gathered.of_all("thresholds"), **flat, "window_start": start}
-            with replacing(given["output"]) as opened:
+            with replacing(given["target"]) as opened:
                 write_arrays(opened, held, compressed=True)
-            voice.say(f"wrote {given['output']}")
+            output.say(f"wrote {given['target']}")
         for path in given["tables"]:
             if path.suffix.lower() == ".csv":
                 write_table(path, rows)
             else:
                 write_points(path, rows)
-            voice.say(f"wrote {path}")
+            output.say(f"wrote {path}")
         if given["plot"] is not None:
             from stepwell.apps.waveform.plots import plot_shots
 
             shown, labels, levels = gathered.to_plot()
             plot_shots(shown, given["plot"], None if shown is None else range(len(labels)), levels, labels=labels)
-            voice.say(f"wrote {given['plot']}")
+            output.say(f"wrote {given['plot']}")
         names = ("least", "samples", "beam", "select", "lam", "array", "device", "threads", "seed")
         summary: dict[str, Any] = {"shots": count, "statuses": endings, "returns_per_shot": returns}
         summary |= {"largest_violation": violation, "beams": gathered.beams_in_json()}
-        voice.record({name: given[name] for name in names}, summary | flat, seconds={"total": seconds})
+        output.record({name: given[name] for name in names}, summary | flat, seconds={"total": seconds})
 
 
 def shots_to_plot(text: str | None, count: int) -> list[int]:

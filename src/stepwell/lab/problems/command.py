@@ -19,15 +19,15 @@ from stepwell.lab.problems.inputs import complete_problem
 @click.command(name="problems")
 @click.argument("name", required=False, shell_complete=complete_problem)
 @output_options()
-def command(name: str | None, voice: Output) -> None:
+def command(name: str | None, output: Output) -> None:
     """List the test problems, or show the documentation of problem NAME."""
     if name is None:
-        _list(voice)
+        _list(output)
     else:
-        _show(name, voice)
+        _show(name, output)
 
 
-def _list(voice: Output) -> None:
+def _list(output: Output) -> None:
     table = make_table("name", "n", "bounds", "sizes and parameters", "what it is")
     table.columns[0].no_wrap = True
     table.columns[0].style = "bold"
@@ -36,11 +36,11 @@ def _list(voice: Output) -> None:
         table.add_row(
             line.name, str(line.n), "yes" if line.bounded else "no", _assignments(line.parameters), line.description
         )
-    voice.say(table, Text("\nstepwell problems NAME shows one; stepwell solve NAME solves it.", style="dim"))
-    voice.record({}, {"problems": [dataclasses.asdict(line) for line in problems.listing()]})
+    output.say(table, Text("\nstepwell problems NAME shows one; stepwell solve NAME solves it.", style="dim"))
+    output.record({}, {"problems": [dataclasses.asdict(line) for line in problems.listing()]})
 
 
-def _show(name: str, voice: Output) -> None:
+def _show(name: str, output: Output) -> None:
     try:
         problem = problems.get(name)
     except ValueError as error:
@@ -61,7 +61,7 @@ def _show(name: str, voice: Output) -> None:
     table.add_row("f at the start", f"{float(problem.fun(problem.x0)[0]):.12g}")
     table.add_row("reference", problem.reference)
     settable = " ".join(f"--param {key}={value:g}" for key, value in others.items())
-    voice.say(
+    output.say(
         Text.assemble((problem.name, "bold"), f": {problem.description}\n"),
         first[:1].upper() + first[1:],
         *([" ".join(rest.split())] if rest else []),
@@ -71,7 +71,7 @@ def _show(name: str, voice: Output) -> None:
     )
     held = {"name": problem.name, "n": problem.n, "parameters": dict(problem.parameters)}
     held |= {"bounded": problem.bounds is not None, "minimum": problem.minimum, "reference": problem.reference}
-    voice.record({"name": name}, held)
+    output.record({"name": name}, held)
 
 
 def _bounds(problem: problems.Problem) -> str:

@@ -130,7 +130,7 @@ _SEARCH = {"ls_ftol": "ftol", "ls_gtol": "gtol", "ls_xtol": "xtol", "stpmin": "s
     help="How often: every K iterations, or a time such as '30 s', '5 min', '1 h'.",
 )
 @output_options()
-def command(problem: str, voice: Output, **given: Any) -> None:  # fmt: skip
+def command(problem: str, output: Output, **given: Any) -> None:  # fmt: skip
     """Minimise the test problem PROBLEM and report.
 
     `stepwell problems` lists the names. The exit status is 0 if the run converged, 1 if it did not (standard error
@@ -138,9 +138,9 @@ def command(problem: str, voice: Output, **given: Any) -> None:  # fmt: skip
     far, and the status is 130.
     """
     _check_files(given)
-    if voice.quiet:
+    if output.quiet:
         given["iprint"] = (-1, 0)
-    elif voice.verbose and given["iprint"] is None:
+    elif output.verbose and given["iprint"] is None:
         given["iprint"] = (1, 0)
     if given["bounds"] is not None and given["no_bounds"]:
         raise click.UsageError("--bounds and --no-bounds exclude each other")
@@ -148,7 +148,7 @@ def command(problem: str, voice: Output, **given: Any) -> None:  # fmt: skip
     kind = {name: given[name] for name in ("dtype", "array", "device")}
     built = build_problem(problem, {k: given[k] for k in ("n", "nx", "ny")}, given["parameters"], **kind)
     bounds = None if given["no_bounds"] else given["bounds"] if given["bounds"] is not None else built.bounds
-    _Run(built, bounds, settings, kind, given, voice).perform()
+    _Run(built, bounds, settings, kind, given, output).perform()
 
 
 def _check_files(given: dict[str, Any]) -> None:
@@ -177,18 +177,18 @@ class _Run:
         settings: Settings,
         kind: dict[str, str],
         given: dict[str, Any],
-        voice: Output,
+        output: Output,
     ) -> None:
-        self.voice = voice
+        self.output = output
         self.problem, self.bounds, self.settings, self.kind, self.given = problem, bounds, settings, kind, given
         self.as_va15 = settings.line_search.preset == "va15"
         self.iprint: tuple[int, int] | None = given["iprint"] or ((1, 0) if self.as_va15 else None)
         # Standard output holds either the JSON or the report.
-        self.silent = voice.json_file == "-" or (self.iprint is not None and self.iprint[0] < 0)
+        self.silent = output.json_file == "-" or (self.iprint is not None and self.iprint[0] < 0)
         self.on_gpu = kind["device"] != "cpu"
         shown = (self.iprint is not None and not self.silent) or sys.stderr.isatty()
         # On a GPU a callback makes the host wait for every turn: there is none where nobody looks at iterations.
-        self.watched = not self.on_gpu or shown or voice.json_file is not None or given["plot"] is not None
+        self.watched = not self.on_gpu or shown or output.json_file is not None or given["plot"] is not None
         search = settings.line_search.constants()
         self.va15 = VA15Report(problem.name, problem.n, settings.m, search["xtol"])
         self.summary = SummaryReport(problem, bounds, settings, **kind)
@@ -224,7 +224,7 @@ class _Run:
         with writing_trouble():
             self._save(history, result, seconds)
         if interrupted:
-            self.voice.interrupted()
+            self.output.interrupted()
         if not result.success:
             click.echo(f"stepwell solve: not converged: {result.message}", err=True)
             sys.exit(1)
@@ -238,7 +238,7 @@ class _Run:
         if self.iprint is not None and not self.silent:
             report = self.va15 if self.as_va15 else self.summary
             return TablePrinter(report, *self.iprint, gradient=lambda x: self.problem.fun(x)[1])
-        return ProgressLine(self.problem.name) if self.voice.moving else Watcher()
+        return ProgressLine(self.problem.name) if self.output.moving else Watcher()
 
     def _report(self, result: Any, seconds: dict[str, float]) -> None:
         if self.as_va15:
@@ -258,7 +258,7 @@ class _Run:
                 np.save(file, on_host(result.x))
         bounded = self.bounds is not None
         record = run_record(self.problem, bounded, self.settings, self.kind, result, seconds, history.iterations)
-        self.voice.record(record.pop("settings"), record.pop("result"), **record)
+        self.output.record(record.pop("settings"), record.pop("result"), **record)
         if self.given["plot"] is not None:
             plot_convergence(
                 history.iterations,

@@ -82,13 +82,13 @@ class StudyGroup(click.Group):
             full: bool,
             toy: bool,
             folder: Path | None,
-            voice: Output,
+            output: Output,
             **settings: Any,
         ) -> None:
             if full and toy:
                 raise click.UsageError("--full and --toy were both given; allowed: one of them, or neither")
             size = "full" if full else "toy" if toy else "default"
-            _run(name, array, device, threads, size, folder, settings, voice)
+            _run(name, array, device, threads, size, folder, settings, output)
 
         return click.Command(
             name, params=options, callback=call, help=f"{title}.\n\nRepeats {paper}. {_PLACES}", short_help=title
@@ -158,14 +158,14 @@ def _run(
     size: str,
     folder: Path | None,
     settings: dict[str, Any],
-    voice: Output,
+    output: Output,
 ) -> None:
     from stepwell.lab.studies.pages import study_record, where, write_study
 
     if folder is not None:
         check_folder(folder, "-o")
     try:
-        with place_trouble(), voice.status("starting") as tell, threads_at_most(threads):
+        with place_trouble(), output.status("starting") as tell, threads_at_most(threads):
             study = run(name, device=device, array=array, size=size, settings=settings, tell=tell)
             interrupted = False
     except StudyInterrupted as stop:
@@ -186,21 +186,21 @@ def _run(
         try:
             written = write_study(study, folder)
         except OSError as error:
-            if not voice.silent:
+            if not output.silent:
                 _print(console, parts)
             raise click.ClickException(f"cannot write: {error}") from None
         parts.append(f"wrote {len(written)} files: {', '.join(path.name for path in written)} in {folder}")
-    if not voice.silent:
+    if not output.silent:
         _print(console, parts)
     with writing_trouble():
-        voice.record(
+        output.record(
             {"name": name, "array": array, "device": device, "threads": threads, "size": size, **settings},
             study_record(study),
         )
     if folder is not None and not has_matplotlib():
         make_console(stderr=True).print("no pictures: matplotlib is not installed (pip install 'stepwell[plot]')")
     if interrupted:
-        voice.interrupted()
+        output.interrupted()
 
 
 def _print(console: Console, parts: list[str | RichTable]) -> None:

@@ -30,6 +30,7 @@ from stepwell.lab.tour.run import Watcher
 @click.option(
     "-o",
     "--output",
+    "report",
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
     default=Path("stepwell-tour.html"),
     show_default=True,
@@ -46,7 +47,7 @@ from stepwell.lab.tour.run import Watcher
 @place_options
 @output_options()
 def command(
-    output: Path, quick: bool, open_it: bool | None, array: str, device: str, threads: int | None, voice: Output
+    report: Path, quick: bool, open_it: bool | None, array: str, device: str, threads: int | None, output: Output
 ) -> None:
     """Run a small version of every solver, beside SciPy, and write a report.
 
@@ -55,23 +56,23 @@ def command(
     if every chapter ran and every answer is right, 1 if not (the others are in the report all the same), 2 if the
     command line is wrong. Ctrl-C ends the tour early: the report has the chapters so far, and the status is 130.
     """
-    check_file(output, "-o")
+    check_file(report, "-o")
     place = open_place(array, "float64", device)
-    with _Display(make_console(stderr=True), quiet=voice.quiet) as display, threads_at_most(threads):
+    with _Display(make_console(stderr=True), quiet=output.quiet) as display, threads_at_most(threads):
         tour = take_tour(quick=quick, place=place, watcher=display, chapters=CHAPTERS)
-    voice.say(_summary(tour))
+    output.say(_summary(tour))
     try:
-        write_text(output, tour_page(tour))
+        write_text(report, tour_page(tour))
     except OSError as error:
         raise click.ClickException(f"the report could not be written: {error}") from None
-    path = output.resolve()
-    voice.say(f"\nthe report: {path}")
+    path = report.resolve()
+    output.say(f"\nthe report: {path}")
     with writing_trouble():
         settings = {"quick": quick, "array": array, "device": device, "threads": threads, "output": str(path)}
-        voice.record(settings, _record(tour))
+        output.record(settings, _record(tour))
     if tour.interrupted:
-        voice.interrupted()
-    if open_it or (open_it is None and not voice.silent and _has_browser()):
+        output.interrupted()
+    if open_it or (open_it is None and not output.silent and _has_browser()):
         _open(path, asked=bool(open_it))
     if not tour.success:
         failed = ", ".join(stop.chapter.title for stop in tour.stops if not stop.success)
