@@ -12,7 +12,7 @@ from native_programs import ROOT
 
 from stepwell.cuda import nvrtc
 from stepwell.krylov.tv import device, shrinking, sweeps
-from stepwell.krylov.tv.plans import plan_of
+from stepwell.krylov.tv.cosine_tables import tables_of
 from stepwell.krylov.tv.shrinking import Sweep
 from stepwell.krylov.tv.transforms import laplacian_eigenvalues
 
@@ -99,12 +99,12 @@ def test_transforms_are_the_cosine_transform(emulated, dims):
 
     rng = np.random.default_rng(0)
     images = rng.normal(size=(3, *dims)).astype(emulated)
-    plan = plan_of(dims, emulated)
-    found = device.transform(plan, images, False)
+    tables = tables_of(dims, emulated)
+    found = device.transform(tables, images, False)
     axes = tuple(range(1, 1 + len(dims)))
     near = 64 * np.finfo(emulated).eps * np.abs(images).max() * np.sqrt(images[0].size)
     np.testing.assert_allclose(found, dctn(images, axes=axes, norm="ortho"), atol=near)
-    np.testing.assert_allclose(device.transform(plan, found, True), images, atol=near)
+    np.testing.assert_allclose(device.transform(tables, found, True), images, atol=near)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_transforms_are_the_cosine_transform(emulated, dims):
 def test_sweeps_agree_with_array_operations(emulated, dims, rows, kind, bounds, shared, monkeypatch):
     monkeypatch.setitem(SHARED, "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN", shared)
     sweep = random_sweep(dims, rows, kind, bounds, emulated)
-    found = device.run_sweeps(plan_of(dims, emulated), sweep)
+    found = device.run_sweeps(tables_of(dims, emulated), sweep)
     compare(found, sweep, emulated)
 
 
@@ -144,7 +144,7 @@ STEPS = [
 @pytest.mark.parametrize(("dims", "rows", "kind", "bounds"), [*STEPS, ((1, 20), 0, "isotropic", "none")])
 def test_single_precision_sweeps_for_the_step(emulated, dims, rows, kind, bounds):
     sweep = random_sweep(dims, rows, kind, bounds, "float64")
-    found = device.run_sweeps(plan_of(dims, "float64"), for_the_step(sweep, np.ones(3, dtype=bool)))
+    found = device.run_sweeps(tables_of(dims, "float64"), for_the_step(sweep, np.ones(3, dtype=bool)))
     assert all(part is None or part.dtype == np.float64 for part in found)
     compare(found, sweep, "float32")
     if bounds != "none":

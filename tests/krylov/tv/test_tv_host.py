@@ -12,7 +12,7 @@ from test_tv_device import STEPS, compare, for_the_step, random_sweep
 import stepwell
 from stepwell.apps import tomography
 from stepwell.krylov.tv import host, kernels, solving
-from stepwell.krylov.tv.plans import plan_of
+from stepwell.krylov.tv.cosine_tables import tables_of
 
 CASES = [
     ((12, 10), 0, "isotropic", "none"),
@@ -33,28 +33,28 @@ CASES = [
 @pytest.mark.parametrize("dims", [(2,), (45,), (12, 10), (128, 3), (36, 100), (3, 8, 5), (6, 1, 9)])
 def test_transforms_are_the_cosine_transform(dims, dtype):
     images = np.random.default_rng(0).normal(size=(3, *dims)).astype(dtype)
-    plan = plan_of(dims, dtype)
-    found = host.transform(plan, images, False)
+    tables = tables_of(dims, dtype)
+    found = host.transform(tables, images, False)
     near = 64 * np.finfo(dtype).eps * np.abs(images).max() * np.sqrt(images[0].size)
     np.testing.assert_allclose(found, dctn(images, axes=range(1, images.ndim), norm="ortho"), atol=near)
-    np.testing.assert_allclose(host.transform(plan, found, True), images, atol=near)
+    np.testing.assert_allclose(host.transform(tables, found, True), images, atol=near)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize(("dims", "rows", "kind", "bounds"), CASES)
 def test_sweeps_agree_with_array_operations(dims, rows, kind, bounds, dtype):
     sweep = random_sweep(dims, rows, kind, bounds, dtype)
-    compare(host.run_sweeps(plan_of(dims, dtype), sweep), sweep, dtype)
+    compare(host.run_sweeps(tables_of(dims, dtype), sweep), sweep, dtype)
 
 
 @pytest.mark.parametrize(("dims", "rows", "kind", "bounds"), [CASES[-3], CASES[-2]])
 def test_threads_do_not_change_a_bit(dims, rows, kind, bounds, monkeypatch):
     """One problem by several threads, or by one: sums over panels are added in their order."""
     sweep = random_sweep(dims, rows, kind, bounds, "float64", batch=1)
-    plan, answers = plan_of(dims, "float64"), []
+    tables, answers = tables_of(dims, "float64"), []
     for threads in (1, 3):
         monkeypatch.setattr(host, "default_threads", lambda count=threads: count)
-        answers.append(host.run_sweeps(plan, sweep))
+        answers.append(host.run_sweeps(tables, sweep))
     compare(answers[0], sweep, "float64")
     for other in answers[1:]:
         for left, right in zip(answers[0], other):
@@ -65,10 +65,10 @@ def test_threads_do_not_change_a_bit(dims, rows, kind, bounds, monkeypatch):
 def test_single_precision_sweeps_for_the_step(dims, rows, kind, bounds):
     sweep = random_sweep(dims, rows, kind, bounds, "float64")
     mixed = for_the_step(sweep, np.array([True, False, True]))
-    plan = plan_of(dims, "float64")
-    found = host.run_sweeps(plan, mixed)
+    tables = tables_of(dims, "float64")
+    found = host.run_sweeps(tables, mixed)
     compare(found, sweep, "float32")
-    for one, other in zip(found, host.run_sweeps(plan, sweep)):
+    for one, other in zip(found, host.run_sweeps(tables, sweep)):
         if one is not None:  # the problem in double precision has the bits that it has alone
             k = (slice(None), 1) if one.ndim == len(dims) + 2 else 1
             np.testing.assert_array_equal(one[k], other[k])
@@ -86,7 +86,7 @@ def test_problems_apart_by_their_precision_have_the_bits_of_all_together(monkeyp
     parts = []
     monkeypatch.setattr(kernels, "Kernels", functools.partial(kernels.Kernels, on_host=False))
     run = host.run_sweeps
-    monkeypatch.setattr(host, "run_sweeps", lambda plan, sweep: parts.append(sweep.single) or run(plan, sweep))
+    monkeypatch.setattr(host, "run_sweeps", lambda tables, sweep: parts.append(sweep.single) or run(tables, sweep))
     short = stepwell.tv(A, B, 1.0, **given)
     assert short.success
     parts.clear()
@@ -98,6 +98,6 @@ def test_problems_apart_by_their_precision_have_the_bits_of_all_together(monkeyp
 
 
 def test_sides_with_other_factors_have_no_plan():
-    assert plan_of((7, 8), "float64") is None
-    assert plan_of((1, 1), "float64") is None
-    assert plan_of((30, 16), "float64") is not None
+    assert tables_of((7, 8), "float64") is None
+    assert tables_of((1, 1), "float64") is None
+    assert tables_of((30, 16), "float64") is not None

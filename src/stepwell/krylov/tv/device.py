@@ -28,8 +28,8 @@ from stepwell.arrays import (
 from stepwell.arrays.device import empty_on_device
 from stepwell.cuda.layouts import structure
 from stepwell.cuda.runtime import Device, Event, Graph, Kernel, launch, load_kernel
+from stepwell.krylov.tv.cosine_tables import MAX_STAGES, CosineTables, tables_of
 from stepwell.krylov.tv.differences import differences
-from stepwell.krylov.tv.plans import MAX_STAGES, Plan, plan_of
 from stepwell.krylov.tv.shrinking import Sweep, clipped, shrunk
 from stepwell.operators.cuda_sparse import is_available
 
@@ -64,9 +64,9 @@ def common_kernels(dtype: str) -> list[tuple[str, dict[str, str | int]]]:
     return [(source, kernel_defines(dtype, threads)) for source, threads in both]
 
 
-def is_fit(plan: Plan) -> bool:
-    """Whether the kernels can take images of this plan."""
-    return plan.pixels <= MAX_PIXELS and all(lanes_of(side, plan.numbers.itemsize) for side in plan.sides) and (
+def is_fit(tables: CosineTables) -> bool:
+    """Whether the kernels can take images with these tables."""
+    return tables.pixels <= MAX_PIXELS and all(lanes_of(side, tables.numbers.itemsize) for side in tables.sides) and (
         is_available()
     )  # fmt: skip
 
@@ -108,13 +108,13 @@ def resident_bytes(sides: tuple[int, ...], word: int) -> int:
     return -(-tables // 16) * 16 + 2 * 2 * word * elements
 
 
-def is_resident(plan: Plan, batch: int, rows: int, device: Device) -> bool:
+def is_resident(tables: CosineTables, batch: int, rows: int, device: Device) -> bool:
     """Whether a block is to run all sweeps of a problem, and can."""
-    if len(plan.sides) != 2 or rows > MAX_ROWS or (batch < MANY and plan.pixels > ALONE_PIXELS):
+    if len(tables.sides) != 2 or rows > MAX_ROWS or (batch < MANY and tables.pixels > ALONE_PIXELS):
         return False
     static = 8 * MAX_ROWS * (RESIDENT_THREADS // 32 + 1)
     most = device.attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN")
-    return resident_bytes(plan.sides, plan.numbers.itemsize) + static <= most
+    return resident_bytes(tables.sides, tables.numbers.itemsize) + static <= most
 
 
 def _odd(count: int) -> int:
@@ -124,32 +124,32 @@ def _odd(count: int) -> int:
 class _Launches:
     """What all launches for one block of images share: tables on the device, kernels, stream."""
 
-    def __init__(self, plan: Plan, batch: int, like: Array) -> None:
-        self.plan, self.batch, self.like = plan, batch, like
-        self.word, self.dtype = plan.numbers.itemsize, dtype_name(like.dtype)
+    def __init__(self, tables: CosineTables, batch: int, like: Array) -> None:
+        self.tables, self.batch, self.like = tables, batch, like
+        self.word, self.dtype = tables.numbers.itemsize, dtype_name(like.dtype)
         self.device_id = device_index(like)
-        self.numbers, self.places = _tables(plan, self.dtype, _Home(like))
+        self.numbers, self.places = _tables(tables, self.dtype, _Home(like))
         self.stream = current_stream(like)
         self.device = Device(self.device_id)
         self.device.set_current()
 
     def lanes(self, axis: int) -> int:
         """Complex lines of a panel along an axis."""
-        side = self.plan.sides[axis]
+        side = self.tables.sides[axis]
         lanes = lanes_of(side, self.word)
-        lines = self.batch * self.plan.pixels // side
+        lines = self.batch * self.tables.pixels // side
         while lanes > LEAST_LANES and lines < 2 * lanes * BLOCKS:
             lanes //= 2
         return lanes
 
     def job(self, axis: int, image: Array, **fields: Any) -> Any:
         """Return the arguments of a launch along one axis."""
-        sides = (*self.plan.sides, 1, 1)[:3]
-        before = self.plan.sides[:axis]
+        sides = (*self.tables.sides, 1, 1)[:3]
+        before = self.tables.sides[:axis]
         lanes = self.lanes(axis)
-        lines = self.plan.pixels // self.plan.sides[axis]
+        lines = self.tables.pixels // self.tables.sides[axis]
         return structure("TvLaunch")(
-            axes=len(self.plan.sides), axis=axis, lanes=lanes, row_lanes=_apart(lanes), batch=self.batch,
+            axes=len(self.tables.sides), axis=axis, lanes=lanes, row_lanes=_apart(lanes), batch=self.batch,
             side0=sides[0], side1=sides[1], side2=sides[2], panels=-(-lines // (2 * lanes)),
             numbers=device_address(self.numbers) + 4 * self.word * sum(before),
             places=device_address(self.places) + 4 * sum(1 + MAX_STAGES + side for side in before),
@@ -158,7 +158,7 @@ class _Launches:
 
     def lines(self, job: Any, stream: int) -> None:
         """Transform lines along an axis."""
-        size = shared_bytes(self.plan.sides[job.axis], job.lanes, self.word)
+        size = shared_bytes(self.tables.sides[job.axis], job.lanes, self.word)
         kernel = self.kernel("tv_lines")
         kernel.allow_shared_memory(size, self.device_id)
         launch(kernel, self.batch * job.panels, THREADS, stream, job, shared_bytes=size)
@@ -169,7 +169,7 @@ class _Launches:
 
     def resident(self, job: Any) -> None:
         """Run all sweeps of all problems, a block for each."""
-        size, kernel = resident_bytes(self.plan.sides, self.word), self.kernel("tv_resident")
+        size, kernel = resident_bytes(self.tables.sides, self.word), self.kernel("tv_resident")
         kernel.allow_shared_memory(size, self.device_id)
         launch(kernel, self.batch, RESIDENT_THREADS, self.stream, job, shared_bytes=size)
 
@@ -179,7 +179,7 @@ class _Launches:
         for _ in range(count):
             for step in steps:
                 self.lines(step, stream)
-            launch(update, self.batch * -(-self.plan.pixels // THREADS), THREADS, stream, steps[0])
+            launch(update, self.batch * -(-self.tables.pixels // THREADS), THREADS, stream, steps[0])
             launch(after, 1, 1, stream, steps[0])
 
     def end(self) -> None:
@@ -188,40 +188,40 @@ class _Launches:
             Event(self.stream).sync()
 
 
-def transform(plan: Plan, block: Array, back: bool) -> Array:
+def transform(tables: CosineTables, block: Array, back: bool) -> Array:
     """Return the cosine coefficients of every image of a block, or the images of coefficients."""
     xp = namespace_of(block)
     found = xp.asarray(as_contiguous(block), copy=True)
-    batch = math.prod(found.shape) // plan.pixels
-    launches = _Launches(plan, batch, found)
-    for axis in range(len(plan.sides)):
+    batch = math.prod(found.shape) // tables.pixels
+    launches = _Launches(tables, batch, found)
+    for axis in range(len(tables.sides)):
         launches.lines(launches.job(axis, found, back=int(back)), launches.stream)
     launches.end()
     return found
 
 
-def run_sweeps(plan: Plan, sweep: Sweep) -> tuple[Array, ...]:
+def run_sweeps(tables: CosineTables, sweep: Sweep) -> tuple[Array, ...]:
     """Run the sweeps of all problems, of which all or none are in single precision; return x, z, u, s and v."""
-    kept = plan.kept
+    kept = tables.kept
     whole = len(kept) == sweep.z.shape[0]
-    w, weights = _kept(sweep.z + sweep.u, plan), tuple(sweep.weights[axis] for axis in kept)
+    w, weights = _kept(sweep.z + sweep.u, tables), tuple(sweep.weights[axis] for axis in kept)
     sides = sweep.lower, sweep.upper
     h = None if sweep.s is None or sweep.v is None else sweep.s + sweep.v
     if sweep.single is not None and sweep.single.any():
         assert sweep.x0 is not None
-        x0, origin = sweep.x0, _kept(differences(sweep.x0, sweep.weights), plan)
+        x0, origin = sweep.x0, _kept(differences(sweep.x0, sweep.weights), tables)
         h, lower, upper = (None if part is None else part - x0 for part in (h, *sides))
-        x, w, h = _run(_single_plan(plan.sides), sweep, weights, w - origin, h, lower, upper, origin)
+        x, w, h = _run(_single_tables(tables.sides), sweep, weights, w - origin, h, lower, upper, origin)
         x, w, h = (
             None if part is None else as_float(part, "float64") + to
             for part, to in ((x, x0), (w, origin), (h, x0))
         )  # fmt: skip
     else:
-        x, w, h = _run(plan, sweep, weights, w, h, *sides, None)
+        x, w, h = _run(tables, sweep, weights, w, h, *sides, None)
     z = shrunk(w, sweep.threshold, sweep.least, sweep.anisotropic)
     u = w - z
     if not whole:
-        z, u = (_with_axes(field, plan, sweep.z) for field in (z, u))
+        z, u = (_with_axes(field, tables, sweep.z) for field in (z, u))
     if h is None:
         return x, z, u, None, None
     s = clipped(h, *sides)
@@ -229,25 +229,25 @@ def run_sweeps(plan: Plan, sweep: Sweep) -> tuple[Array, ...]:
 
 
 def _run(
-    plan: Plan, sweep: Sweep, weights: tuple[float, ...], w: Array, h: Array | None, lower: Array | None,
+    tables: CosineTables, sweep: Sweep, weights: tuple[float, ...], w: Array, h: Array | None, lower: Array | None,
     upper: Array | None, origin: Array | None,
 ) -> tuple[Array, Array, Array | None]:  # fmt: skip
-    """Launch the sweeps in the precision of a plan, from w = z + u and h = s + v; return x, w and h after them."""
-    dtype = plan.numbers.dtype.name
+    """Launch the sweeps in the precision of the tables, from w = z + u and h = s + v; return x, w and h after them."""
+    dtype = tables.numbers.dtype.name
     w, h, origin, linear, inverse, solved, small = (
         None if part is None else as_contiguous(as_float(part, dtype))
         for part in (w, h, origin, sweep.linear, sweep.inverse, sweep.solved, sweep.small)
     )
     x = empty_on_device(tuple(sweep.linear.shape), dtype, sweep.linear)
     batch, image = int(x.shape[0]), tuple(x.shape)
-    launches = _Launches(plan, batch, x)
+    launches = _Launches(tables, batch, x)
     rows = 0 if solved is None else int(solved.shape[1])
     threshold = np.maximum(sweep.threshold, np.finfo(dtype).smallest_normal)  # zero would divide zero by zero
     numbers = [
         bytes_on_device(np.ascontiguousarray(part), x)
         for part in (sweep.counts, threshold, sweep.least, np.zeros(1, dtype=np.int64))
     ]
-    last = len(plan.sides) - 1
+    last = len(tables.sides) - 1
     panels = launches.job(last, x).panels
     partial = empty_on_device((max(1, batch * panels * rows),), "float64", x)
     weights = (*weights, 1.0, 1.0)
@@ -261,13 +261,13 @@ def _run(
     shared |= {name: None if part is None else device_address(part) for name, part in arrays.items()}
     for name, side in (("lower", lower), ("upper", upper)):
         if side is not None:
-            arrays[name] = side = _bound(as_float(side, dtype), plan, image)
+            arrays[name] = side = _bound(as_float(side, dtype), tables, image)
             shared |= {
                 name: device_address(side), f"{name}_per_pixel": int(side.shape[1] > 1),
                 f"{name}_stride": int(side.shape[1]) if side.shape[0] > 1 else 0,
             }  # fmt: skip
-    if is_resident(plan, batch, rows, launches.device):
-        reflected = empty_on_device((len(plan.sides) + 1, *image), dtype, x)
+    if is_resident(tables, batch, rows, launches.device):
+        reflected = empty_on_device((len(tables.sides) + 1, *image), dtype, x)
         launches.resident(launches.job(0, x, reflected=device_address(reflected), **shared))
         launches.end()
         return x, w, h
@@ -291,33 +291,33 @@ def _run(
 
 
 @functools.lru_cache(maxsize=16)
-def _single_plan(sides: tuple[int, ...]) -> Plan:
-    plan = plan_of(sides, "float32")
-    assert plan is not None
-    return plan
+def _single_tables(sides: tuple[int, ...]) -> CosineTables:
+    tables = tables_of(sides, "float32")
+    assert tables is not None
+    return tables
 
 
-def _kept(field: Array, plan: Plan) -> Array:
+def _kept(field: Array, tables: CosineTables) -> Array:
     """Leave out axes of length 1."""
-    if len(plan.kept) == field.shape[0]:
+    if len(tables.kept) == field.shape[0]:
         return field
-    return namespace_of(field).stack([field[axis] for axis in plan.kept])
+    return namespace_of(field).stack([field[axis] for axis in tables.kept])
 
 
-def _with_axes(field: Array, plan: Plan, like: Array) -> Array:
+def _with_axes(field: Array, tables: CosineTables, like: Array) -> Array:
     """Put back the axes of length 1, whose differences are zero."""
     xp = namespace_of(field)
     zero = xp.zeros_like(field[0])
-    places = {axis: k for k, axis in enumerate(plan.kept)}
+    places = {axis: k for k, axis in enumerate(tables.kept)}
     return xp.stack([field[places[axis]] if axis in places else zero for axis in range(like.shape[0])])
 
 
-def _bound(side: Array, plan: Plan, image: tuple[int, ...]) -> Array:
+def _bound(side: Array, tables: CosineTables, image: tuple[int, ...]) -> Array:
     """Return one side of the bounds as (1 or problems, 1 or pixels)."""
     xp, rows = namespace_of(side), int(side.shape[0])
     if math.prod(side.shape) == rows:
         return as_contiguous(xp.reshape(side, (rows, 1)))
-    return as_contiguous(xp.reshape(xp.broadcast_to(side, (rows, *image[1:])), (rows, plan.pixels)))
+    return as_contiguous(xp.reshape(xp.broadcast_to(side, (rows, *image[1:])), (rows, tables.pixels)))
 
 
 class _Home:
@@ -336,13 +336,13 @@ class _Home:
 
 @functools.lru_cache(maxsize=16)
 def _tables_of(sides: tuple[int, ...], dtype: str, home: _Home) -> tuple[Array, Array]:
-    plan = plan_of(sides, dtype)
-    assert plan is not None
-    return bytes_on_device(plan.numbers, home.like), bytes_on_device(plan.places, home.like)
+    tables = tables_of(sides, dtype)
+    assert tables is not None
+    return bytes_on_device(tables.numbers, home.like), bytes_on_device(tables.places, home.like)
 
 
-def _tables(plan: Plan, dtype: str, home: _Home) -> tuple[Array, Array]:
-    return _tables_of(plan.sides, dtype, home)
+def _tables(tables: CosineTables, dtype: str, home: _Home) -> tuple[Array, Array]:
+    return _tables_of(tables.sides, dtype, home)
 
 
 @functools.lru_cache(maxsize=16)

@@ -5,25 +5,25 @@ from __future__ import annotations
 import numpy as np
 
 from stepwell.common.threads import default_threads
-from stepwell.krylov.tv.plans import Plan
+from stepwell.krylov.tv.cosine_tables import CosineTables
 from stepwell.krylov.tv.shrinking import Sweep
 
 
-def transform(plan: Plan, block: np.ndarray, back: bool) -> np.ndarray:
+def transform(tables: CosineTables, block: np.ndarray, back: bool) -> np.ndarray:
     """Return the cosine coefficients of every image of a block, or the images of coefficients."""
     from stepwell import _core
 
-    found = np.array(block, dtype=plan.numbers.dtype, order="C", copy=True)
-    flat = found.reshape(-1, plan.pixels)
-    _core.tv_transform(list(plan.sides), plan.numbers, plan.places, flat, back, default_threads())
+    found = np.array(block, dtype=tables.numbers.dtype, order="C", copy=True)
+    flat = found.reshape(-1, tables.pixels)
+    _core.tv_transform(list(tables.sides), tables.numbers, tables.places, flat, back, default_threads())
     return found
 
 
-def run_sweeps(plan: Plan, sweep: Sweep) -> tuple[np.ndarray | None, ...]:
+def run_sweeps(tables: CosineTables, sweep: Sweep) -> tuple[np.ndarray | None, ...]:
     """Run the sweeps of all problems; return x, z, u, s and v (None without bounds)."""
     from stepwell import _core
 
-    kept, pixels, dtype = list(plan.kept), plan.pixels, plan.numbers.dtype
+    kept, pixels, dtype = list(tables.kept), tables.pixels, tables.numbers.dtype
     whole = len(kept) == sweep.z.shape[0]
 
     def flat(block: np.ndarray | None) -> np.ndarray | None:
@@ -42,12 +42,12 @@ def run_sweeps(plan: Plan, sweep: Sweep) -> tuple[np.ndarray | None, ...]:
         small = np.ascontiguousarray(sweep.small, dtype=dtype).reshape(image[0], -1)
     single, numbers, x0 = None, None, None
     if sweep.single is not None and sweep.single.any():
-        single, numbers, x0 = sweep.single.astype(np.uint8), plan.single_numbers, flat(sweep.x0)
+        single, numbers, x0 = sweep.single.astype(np.uint8), tables.single_numbers, flat(sweep.x0)
     _core.tv_sweeps(
-        list(plan.sides), plan.numbers, plan.places, [sweep.weights[axis] for axis in kept], sweep.rho, sweep.over,
-        sweep.anisotropic, sweep.threshold, sweep.least, sweep.counts, flat(sweep.linear), flat(sweep.inverse),
-        flat(sweep.solved), small, field(sweep.z), field(sweep.u), flat(sweep.s), flat(sweep.v),
-        _bound(sweep.lower, plan, image), _bound(sweep.upper, plan, image), flat(parts[0]), flat(parts[1]), flat(s),
+        list(tables.sides), tables.numbers, tables.places, [sweep.weights[axis] for axis in kept], sweep.rho,
+        sweep.over, sweep.anisotropic, sweep.threshold, sweep.least, sweep.counts, flat(sweep.linear),
+        flat(sweep.inverse), flat(sweep.solved), small, field(sweep.z), field(sweep.u), flat(sweep.s), flat(sweep.v),
+        _bound(sweep.lower, tables, image), _bound(sweep.upper, tables, image), flat(parts[0]), flat(parts[1]), flat(s),
         flat(v), flat(x), default_threads(), single, numbers, x0,
     )  # fmt: skip
     if not whole:
@@ -55,12 +55,12 @@ def run_sweeps(plan: Plan, sweep: Sweep) -> tuple[np.ndarray | None, ...]:
     return x, z, u, s, v
 
 
-def _bound(side: np.ndarray | None, plan: Plan, image: tuple[int, ...]) -> np.ndarray | None:
+def _bound(side: np.ndarray | None, tables: CosineTables, image: tuple[int, ...]) -> np.ndarray | None:
     """Return one side of the bounds as (1 or problems, 1 or pixels)."""
     if side is None:
         return None
-    side = np.asarray(side, dtype=plan.numbers.dtype)
+    side = np.asarray(side, dtype=tables.numbers.dtype)
     rows = side.shape[0]
     if side.size == rows:
         return np.ascontiguousarray(side.reshape(rows, 1))
-    return np.ascontiguousarray(np.broadcast_to(side, (rows, *image[1:]))).reshape(rows, plan.pixels)
+    return np.ascontiguousarray(np.broadcast_to(side, (rows, *image[1:]))).reshape(rows, tables.pixels)

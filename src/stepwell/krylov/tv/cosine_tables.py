@@ -14,7 +14,7 @@ MAX_SIDE = 8192
 
 
 @dataclass(frozen=True)
-class Plan:
+class CosineTables:
     """Tables of images with these ``sides``, those of length 1 left out; ``kept`` says which of the axes they are.
 
     ``numbers``: per side n the cosines and sines of -2πk/n, then those of πk/2n over √(2n), each pair by pair.
@@ -54,7 +54,7 @@ def radices_of(n: int) -> list[int] | None:
 
 
 @functools.lru_cache(maxsize=32)
-def plan_of(dims: tuple[int, ...], dtype: str) -> Plan | None:
+def tables_of(dims: tuple[int, ...], dtype: str) -> CosineTables | None:
     """Return the tables for images, or None where kernels have no transform for a side."""
     kept = tuple(axis for axis, side in enumerate(dims) if side > 1)
     sides = tuple(dims[axis] for axis in kept)
@@ -74,7 +74,7 @@ def plan_of(dims: tuple[int, ...], dtype: str) -> Plan | None:
         stages[0], stages[1 : 1 + len(radices)] = len(radices), radices
         places += [stages, _places(n, radices)]
     joined = np.concatenate(numbers).astype(dtype)
-    return Plan(sides, kept, joined, np.concatenate(places).astype(np.int32))
+    return CosineTables(sides, kept, joined, np.concatenate(places).astype(np.int32))
 
 
 def _places(n: int, radices: list[int]) -> np.ndarray:
