@@ -5,8 +5,8 @@
 
 Benchmarks write all that they measured to benchmarks/raw, which git ignores. README, pictures and pages take their
 figures from the summaries. In a summary five or more numbers in a row are their median, least and largest, floats have
-five digits, and a study has the tables and pictures that the documentation shows. Parts of a benchmark that were not
-measured again stay as they are.
+five digits, and a study has the tables and pictures that the documentation shows. What nobody reads is not kept. Parts
+of a benchmark that were not measured again stay as they are.
 """
 
 from __future__ import annotations
@@ -27,6 +27,15 @@ DIGITS = 5
 ROW = 600
 #: Study -> its plots that docs/pictures.py draws.
 DRAWN = {"torsion": ("iteration",), "cutest": ("evaluations-1e-08", "ends")}
+#: Study -> its tables that no page, picture or headline shows.
+UNSHOWN = {
+    "cauchy": ("energies",),
+    "rosenbrock": ("shares", "functions"),
+    "nnls": ("baselines",),
+    "cutest": ("unsolved",),
+}
+#: Beside which single runs say nothing more: means, and what choices lost.
+IN_PLACE_OF_RUNS = {"seconds", "losses"}
 #: Points of a curve beyond so many show nothing in a picture of 900 pixels.
 POINTS = 300
 
@@ -44,8 +53,7 @@ def rounded(value: float) -> float:
 def summary(value: Any) -> Any:
     """Reduce what a benchmark wrote; a summary is its own summary."""
     if isinstance(value, dict):
-        # Single runs stand beside their means.
-        left_out = "runs" if {"runs", "seconds"} <= value.keys() else None
+        left_out = "runs" if IN_PLACE_OF_RUNS & value.keys() else None
         return {key: summary(item) for key, item in value.items() if key != left_out}
     if isinstance(value, list):
         if len(value) > SHORT and all(map(is_number, value)):
@@ -65,7 +73,9 @@ def study_summary(record: dict[str, Any]) -> dict[str, Any]:
         every = -(-len(curve["x"]) // POINTS)
         for axis in "xy":
             curve[axis] = [rounded(v) if isinstance(v, float) else v for v in curve[axis][::every]]
-    return record | {"tables": [table for table in record["tables"] if not table["detail"]], "plots": plots}
+    unshown = UNSHOWN.get(record["name"], ())
+    tables = [table for table in record["tables"] if not table["detail"] and table["name"] not in unshown]
+    return record | {"tables": tables, "plots": plots}
 
 
 def text_of(value: Any, depth: int = 0) -> str:

@@ -22,7 +22,7 @@ def summarize():
 
 def test_they_are_small_and_summaries_already(summarize):
     files = sorted((FOLDER / "summaries").rglob("*.json"))
-    assert sum(path.stat().st_size for path in files) < 1_000_000
+    assert sum(path.stat().st_size for path in files) < 700_000
     for path in files:
         kept = json.loads(path.read_text())
         assert (summarize.study_summary if path.parent.name == "studies" else summarize.summary)(kept) == kept, path
