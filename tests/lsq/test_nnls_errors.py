@@ -131,3 +131,15 @@ def test_updates_of_studies():
         solve_by_update(A, b, "luck")
     with pytest.raises(ValueError, match="lam is 1; allowed: 0 with update='rotations'"):
         solve_by_update(A, b, "rotations", lam=1)
+
+
+@pytest.mark.parametrize("solve", [stepwell.nnls, stepwell.lsq_linear, stepwell.lsq_gram])
+def test_calls_that_no_signature_has(solve):
+    """Arguments go on as one dict; what Python says of a wrong call names the public function all the same."""
+    second = "c" if solve is stepwell.lsq_gram else "b"
+    with pytest.raises(TypeError, match=rf"{solve.__name__}\(\) missing 1 required positional argument: '{second}'"):
+        solve(np.eye(2))
+    with pytest.raises(TypeError, match=rf"{solve.__name__}\(\) got multiple values for argument '{second}'"):
+        solve(np.eye(2), np.ones(2), **{second: np.ones(2)})
+    with pytest.raises(TypeError, match=rf"{solve.__name__}\(\) takes .* positional arguments? but"):
+        solve(*[np.eye(2)] * 9)
