@@ -175,8 +175,8 @@ def test_sentences_are_found():
 
 
 def test_notes_are_short():
-    """What was tried and measured is kept in 9,000 words, all counted, and is not on the site."""
-    assert sum(len(page.read_text().split()) for page in NOTES) <= 9000
+    """What was tried and measured is kept in 9,500 words, all counted, and is not on the site."""
+    assert sum(len(page.read_text().split()) for page in NOTES) <= 9500
     assert '"notes"' in (ROOT / "docs" / "conf.py").read_text()
 
 
