@@ -171,7 +171,7 @@ def test_writing_a_matrix_out_is_counted(rule):
         (["--lam", "-1"], "--lam is -1.0; allowed: a finite number of at least 0"),
         (["--lam", "luck"], "--lam is 'luck'; allowed: a number or one of"),
         (["--relative-lam", "nan"], "--relative-lam is nan; allowed: a finite number of at least 0"),
-        (["--noise", "-1"], "--noise is -1.0; allowed: a finite number of at least 0"),
+        (["--relative-noise", "-1"], "--relative-noise is -1.0; allowed: a finite number of at least 0"),
         (["--tol", "0"], "--tol is 0.0; allowed: a finite number above 0"),
         (["-o", "a.file"], "'a.file' is a file; a folder is needed"),
     ],
