@@ -23,7 +23,7 @@ from stepwell.apps.voronoi import files as voronoi_files
 from stepwell.apps.voronoi.mesh import Mesh
 from stepwell.common import array_files, files
 from stepwell.common.array_files import open_arrays
-from stepwell.common.files import Unreadable, open_regular, replacing, write_text
+from stepwell.common.files import Unreadable, open_regular, own_names, replacing, write_text
 
 KILLS = 60
 
@@ -214,6 +214,36 @@ def test_modes_links_and_devices(tmp_path):
     long = tmp_path / ("ü" * 127)
     write_text(long, "7")
     assert long.read_text() == "7"
+
+
+def test_a_name_that_the_library_chose_is_replaced_and_not_followed(tmp_path):
+    victim, results = tmp_path / "victim.txt", tmp_path / "results"
+    victim.write_text("of somebody else")
+    victim.chmod(0o606)
+    results.mkdir()
+    (results / "link").symlink_to(victim)
+    (results / "loop").symlink_to("loop")
+    os.mkfifo(results / "pipe")
+    (tmp_path / "way").symlink_to(results)  # the folder itself may be reached over a link
+    with own_names(tmp_path / "way"):
+        for name in ("link", "loop", "pipe", "new"):
+            write_text(results / name, "ours")
+            found = os.lstat(results / name)
+            assert stat.S_ISREG(found.st_mode)
+            assert stat.S_IMODE(found.st_mode) == 0o666 & ~_umask()  # nothing of what was there
+        (results / "new").chmod(0o604)
+        write_text(results / "new", "again")
+        assert stat.S_IMODE((results / "new").stat().st_mode) == 0o604
+        (tmp_path / "given").symlink_to(victim)
+        assert victim.read_text() == "of somebody else"
+        write_text(tmp_path / "given", "followed")  # a name of another folder, which the user gave
+    assert victim.read_text() == "followed"
+
+
+def _umask():
+    before = os.umask(0)
+    os.umask(before)
+    return before
 
 
 def test_a_file_that_may_not_be_written_stays(tmp_path, monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import numpy as np
 import pytest
@@ -43,6 +44,27 @@ def saved_by(ranks, folder, *, turns=13, **options):
         return opt.result()
 
     return digest_of(run_threads(ranks, program))
+
+
+@pytest.mark.parametrize("plant", ["pipe", "link"])
+def test_what_stands_under_the_name_of_the_manifest_is_replaced(tmp_path, plant):
+    victim, folder = tmp_path / "victim", tmp_path / "run"
+    victim.write_text("of somebody else")
+    folder.mkdir()
+    place = folder / "manifest.json"
+    reader = None
+    if plant == "pipe":
+        os.mkfifo(place)
+        reader = os.open(place, os.O_RDONLY | os.O_NONBLOCK)  # so that nothing can wait for one
+    else:
+        place.symlink_to(victim)
+    expected = saved_by(2, folder)
+    if reader is not None:
+        os.close(reader)
+    assert place.is_file()
+    assert not place.is_symlink()
+    assert victim.read_text() == "of somebody else"
+    assert digest_of([continued(None, folder)]) == expected
 
 
 def continued(comm, folder, **options):

@@ -18,7 +18,7 @@ from stepwell.arrays import places
 from stepwell.arrays.places import Place
 from stepwell.cli.group import told
 from stepwell.common import checkpoints
-from stepwell.common.files import Unreadable
+from stepwell.common.files import Unreadable, own_names
 from stepwell.common.pyplot import FORMATS, has_matplotlib
 
 #: Options of a solver's place, by their names.
@@ -186,12 +186,13 @@ def writing_trouble() -> Iterator[None]:
 
 
 def check_folder(path: Path, flag: str) -> None:
-    """Refuse a folder that could not be made, with those above it, or written to."""
+    """Refuse a folder that could not be made, with those above it, or written to; names in it are then our own."""
     above = next(folder for folder in (path, *path.parents) if folder.exists())
     if not above.is_dir():
         raise click.BadParameter(f"{str(above)!r} is a file; a folder is needed", param_hint=flag)
     if not os.access(above, os.W_OK):
         raise click.BadParameter(f"nothing can be written to {str(above)!r}", param_hint=flag)
+    click.get_current_context().with_resource(own_names(path))
 
 
 def check_plot(path: str | Path | None) -> None:

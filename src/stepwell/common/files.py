@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import errno
 import os
 import shutil
@@ -18,8 +19,26 @@ Path = str | os.PathLike[str]
 _AT_ONCE = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 
+#: The folders in which every name is this library's own choice: see `own_names`.
+_OWN: contextvars.ContextVar[frozenset[str]] = contextvars.ContextVar("own_names", default=frozenset())
+
+
 class Unreadable(ValueError):
     """A file that is not what it should be; the text begins with its path."""
+
+
+@contextlib.contextmanager
+def own_names(folder: Path) -> Iterator[None]:
+    """Within this, names in `folder` are the library's own choice: nobody asked for a link there to be followed.
+
+    `replacing` then puts a new file in place of whatever has the name there, a link, a pipe, a file of somebody else's,
+    and neither writes to that nor takes over anything of it.
+    """
+    token = _OWN.set(_OWN.get() | {os.path.realpath(folder)})
+    try:
+        yield
+    finally:
+        _OWN.reset(token)
 
 
 @contextlib.contextmanager
@@ -37,7 +56,7 @@ def replacing(
     ----------
     path : path
         A symbolic link stays one: the file it points to is replaced. Mode and, where allowed, owner are kept. A pipe, a
-        terminal or a device is written to as it is.
+        terminal or a device is written to as it is. Within `own_names` none of this holds: the entry is replaced.
     encoding : str, optional
         For text; without it the file is binary.
     newline : str, optional
@@ -56,19 +75,23 @@ def replacing(
     '42'
     """
     kind = "b" if encoding is None else ""
+    folder, base = os.path.split(os.path.abspath(path))
+    own = os.path.realpath(folder) in _OWN.get()
     try:
-        old = os.stat(path)
+        old = os.lstat(path) if own else os.stat(path)
     except FileNotFoundError:
+        old = None
+    if own and old is not None and not _is_ours(old):
         old = None
     if old is not None and again and not stat.S_ISREG(old.st_mode):
         raise OSError(errno.EINVAL, "is not a regular file", os.fspath(path))
-    if old is not None and (not stat.S_ISREG(old.st_mode) or _is_standard_stream(old)):
+    if old is not None and not own and (not stat.S_ISREG(old.st_mode) or _is_standard_stream(old)):
         with open(path, "w" + kind, encoding=encoding, newline=newline) as file:
             yield file
         return
     if old is not None and not os.access(path, os.W_OK):  # renaming would not ask
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), os.fspath(path))
-    target = os.path.realpath(path)
+    target = os.path.join(os.path.realpath(folder), base) if own else os.path.realpath(path)
     # Nobody may read what is to have a mode of its own before it has it.
     temporary, descriptor = create(target, 0o666 if old is None else 0o600, alone=again)
     try:
@@ -188,6 +211,11 @@ def damage_told(path: Path, *, archive: bool = False) -> Iterator[None]:
         said = " ".join(str(error).split()) or type(error).__name__  # in one line
         why = "is not an npz file" if foreign else f"cannot be read: {said}"
         raise Unreadable(f"{os.fspath(path)}: {why}") from error
+
+
+def _is_ours(found: os.stat_result) -> bool:
+    """Whether an entry of a folder is a regular file of this user's, and no link or pipe."""
+    return stat.S_ISREG(found.st_mode) and (not hasattr(os, "geteuid") or found.st_uid == os.geteuid())
 
 
 def _is_standard_stream(found: os.stat_result) -> bool:

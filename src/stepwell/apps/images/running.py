@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from stepwell.apps.images.work import Work, forget_finished, make_folder, plain, refuse_other_settings
-from stepwell.common.files import write_text
+from stepwell.common.files import own_names, write_text
 from stepwell.common.temporary import scratch_folder
 
 
@@ -50,7 +50,7 @@ class MapRun:
     def begun(self) -> Iterator[str]:
         """Make the folder of the account, which goes again where nothing comes of it, and a scratch folder there."""
         folder = self.account.parent
-        with make_folder(folder), scratch_folder(folder) as scratch:
+        with make_folder(folder), scratch_folder(folder) as scratch, own_names(folder):
             yield scratch
 
     def settle(self, settings: Mapping[str, Any], *unrecorded: str) -> None:

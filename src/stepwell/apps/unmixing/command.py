@@ -34,6 +34,7 @@ from stepwell.cli.inputs import (
 )
 from stepwell.cli.output import Output
 from stepwell.common.array_files import read_numbers
+from stepwell.common.files import own_names
 
 #: Most abundances that the report lists; the table of means has all.
 MAX_LISTED = 12
@@ -118,6 +119,7 @@ def command(
     target = Target(folder)
     for path in target.files:
         check_file(path, "-o")
+    click.get_current_context().with_resource(own_names(target.folder))
     check_packages({"IMAGE": image, "-o": target.cubes[0]})
     plots = can_draw(plots, output)
     like = like_of(array, device)

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.common.files import Unreadable, damage_told, read_text, write_text
+from stepwell.common.files import Unreadable, damage_told, own_names, read_text, write_text
 from stepwell.distributed import Layout, split
 from stepwell.quasi_newton import checkpoint
 from stepwell.quasi_newton.ranks.setup import Share, together
@@ -60,7 +60,8 @@ def save_pieces(folder: Any, run: Run, share: Share) -> None:
 
     def conclude() -> None:
         if ranks.rank == 0:
-            write_text(path / MANIFEST, json.dumps(manifest, indent=1) + "\n")
+            with own_names(path):
+                write_text(path / MANIFEST, json.dumps(manifest, indent=1) + "\n")
             for old in set(path.glob(_PATTERN)) - {path / name for name in names}:
                 with contextlib.suppress(OSError):
                     old.unlink()
