@@ -112,6 +112,7 @@ def command(file: Path | None, folder: Path, synthetic: int | None, output: Outp
 def _simulated(count: int, seed: int, path: Path) -> dict[str, np.ndarray]:
     """Write shots and their truth; return the latter."""
     from stepwell.apps.decomposition.simulate import simulate
+    from stepwell.apps.files.foreign import made_elsewhere
     from stepwell.apps.waveform import save_shots
     from stepwell.common.array_files import write_arrays
     from stepwell.common.files import replacing
@@ -121,7 +122,8 @@ def _simulated(count: int, seed: int, path: Path) -> dict[str, np.ndarray]:
     truth = {"position": shots.position, "amplitude": shots.amplitude, "width": shots.width}
     with writing_trouble():
         path.parent.mkdir(parents=True, exist_ok=True)
-        save_shots(path, shots.shots)
+        with made_elsewhere(path, same_stays=True) as made:  # so that a run of them that was stopped goes on
+            save_shots(made, shots.shots)
         with replacing(path.with_name("truth.npz")) as opened:
             write_arrays(opened, truth, compressed=True)
     return truth

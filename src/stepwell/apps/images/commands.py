@@ -175,7 +175,11 @@ def where_made(output: Path, kind: str) -> Path:
 def make_phantom(
     sizes: tuple[int, ...], path: Path, simulate: Callable[[tuple[int, int, int]], Any]
 ) -> tuple[Any, Path]:
-    """Write a phantom, its mask and the true maps beside it; return the phantom and where the mask is."""
+    """Write a phantom, its mask and the true maps beside it; return the phantom and where the mask is.
+
+    Files of an equal phantom stay as they are, so that a run of them that was stopped goes on.
+    """
+    from stepwell.apps.files.foreign import made_elsewhere
     from stepwell.apps.files.nifti import write_nifti
 
     if len(sizes) not in (2, 3):
@@ -185,12 +189,13 @@ def make_phantom(
         phantom = simulate((width, height, depth))
     write, end = (write_nifti, "nii.gz") if path.suffix == ".gz" else (write_npy, "npy")
     mask = path.with_name(f"simulated_mask.{end}")
+    arrays = {path: phantom.signal, mask: phantom.mask.astype(np.uint8)}
+    arrays |= {path.with_name(f"truth_{name}.{end}"): array for name, array in phantom.truth.items()}
     with writing_trouble():
         path.parent.mkdir(parents=True, exist_ok=True)
-        write(path, phantom.signal)
-        write(mask, phantom.mask.astype(np.uint8))
-        for name, array in phantom.truth.items():
-            write(path.with_name(f"truth_{name}.{end}"), array)
+        for place, array in arrays.items():
+            with made_elsewhere(place, same_stays=True) as made:
+                write(Path(made), array)
     return phantom, mask
 
 
