@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from mpi_runner import find_mpiexec, run_ranks
 
 pytestmark = pytest.mark.slow
 
+PAGE = Path(__file__).parents[2] / "docs" / "distributed-details.md"
 CASES = Path(__file__).parents[1] / "helpers" / "mpi_cases.py"
 
 
@@ -29,6 +31,31 @@ def test_bits_do_not_depend_on_the_number_of_ranks(tmp_path):
     assert "after 3 iterations" in expected["example"]
     for ranks in (1, 2, 4):
         assert found_on(ranks, "bits", tmp_path) == expected
+
+
+#: Stands for the last lines of the page's program: prints the bits of all ranks and the mode of the run.
+HASHED = """
+import hashlib
+from mpi4py import MPI
+r = chain(MPI.COMM_WORLD)
+x = MPI.COMM_WORLD.gather(r.x)
+if x is not None:
+    print(hashlib.sha256(np.concatenate(x).tobytes()).hexdigest(), r.nit, r.nfev, r.fun.hex(), r.mode.partition("; ")[2])
+"""
+
+
+def test_the_program_of_the_page_runs(tmp_path):
+    """The example with halos, as a program on one to four ranks of MPI and with threads for ranks."""
+    (code,) = (
+        block for block in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL) if "def chain" in block
+    )
+    head, ends, _ = code.partition("alone, spread")
+    assert ends
+    program = tmp_path / "chain.py"
+    program.write_text(head + HASHED)
+    found = {run_ranks(ranks, program, timeout=90) for ranks in (1, 2, 3, 4)}
+    (line,) = found
+    assert line.endswith("same bits on any number of ranks\n")
 
 
 def test_trouble_on_one_rank_is_told_on_all(tmp_path):
