@@ -40,7 +40,8 @@ from mpi4py import MPI
 r = chain(MPI.COMM_WORLD)
 x = MPI.COMM_WORLD.gather(r.x)
 if x is not None:
-    print(hashlib.sha256(np.concatenate(x).tobytes()).hexdigest(), r.nit, r.nfev, r.fun.hex(), r.mode.partition("; ")[2])
+    bits = hashlib.sha256(np.concatenate(x).tobytes()).hexdigest()
+    print(bits, r.nit, r.nfev, r.fun.hex(), r.mode.partition("; ")[2])
 """
 
 

@@ -126,6 +126,42 @@ def test_a_run_inside_a_transformation_says_what_to_use(transform, library):
             transform(solve)(1.0)
 
 
+@pytest.mark.parametrize("library", [np, jnp])
+@pytest.mark.parametrize("name", ["bounds", "h0"])
+def test_bounds_and_weights_inside_a_transformation_say_what_to_use(name, library):
+    def fun(x):
+        return 0.5 * float(x @ x), x
+
+    def least(u):
+        given = {"bounds": (0, u)} if name == "bounds" else {"options": {"h0": u}}
+        return jnp.sum(minimize(fun, library.zeros(3), jac=True, **given).x)
+
+    def least_of_two(u):
+        given = {"bounds": (0, u)} if name == "bounds" else {"options": {"h0": u}}
+        return jnp.sum(minimize_batch(fun, library.zeros((2, 3)), jac=True, **given).x)
+
+    for solve in (least, least_of_two):
+        with pytest.raises(TypeError, match=rf"{name} is traced by jax.grad, jit or vmap .*stepwell.argmin"):
+            jax.grad(solve)(jnp.ones(3))
+
+
+@pytest.mark.parametrize("what", ["x0", "bounds", "h0", "fun"])
+def test_a_run_inside_a_transformation_of_torch_says_what_to_use(what):
+    torch = pytest.importorskip("torch")
+
+    def least(u):
+        start = u if what == "x0" else torch.zeros(3, dtype=torch.float64)
+        shift = u if what == "fun" else 0.0
+        more = {"bounds": {"bounds": (0, u)}, "h0": {"options": {"h0": u}}}.get(what, {})
+        return minimize(lambda x: ((x - shift) ** 2).sum(), start, **more).x.sum()
+
+    # (What torch.func.grad finds made within it stands for others, x0 first of all.)
+    for transform, at, named in ((torch.func.grad, 1, "x0"), (torch.func.vmap, 2, what)):
+        u = torch.ones((at, 3)[2 - at :], dtype=torch.float64)
+        with pytest.raises(TypeError, match=rf"{named} is traced by torch.func.grad or vmap .*stepwell.argmin"):
+            transform(least)(u)
+
+
 def test_rows_that_change_are_refused():
     with pytest.raises(ValueError, match="takes rows"):
         minimize_batch(lambda x, rows: (x**2).sum(1), jnp.zeros((2, 3)), options={"jit": True})

@@ -16,6 +16,8 @@ from stepwell.arrays.autograd import (
     is_compiled,
     recording_library,
     refusing_writes,
+    transformed_within,
+    transforming,
     value_and_gradient,
 )
 from stepwell.arrays.blocks import (
@@ -204,6 +206,8 @@ __all__ = [
     "take_rows",
     "to_host",
     "to_host_together",
+    "transformed_within",
+    "transforming",
     "transposed_product",
     "value_and_gradient",
     "view_foreign",

@@ -131,6 +131,30 @@ def is_transformed(tensor: Array) -> bool:
     return bool(kinds.is_functorch_wrapped_tensor(tensor) or kinds.is_legacy_batchedtensor(tensor))
 
 
+def transforming(array: Array) -> str | None:
+    """Name the transformations for which an array stands for others, so that it has no values to look at; None: none.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> transforming(np.zeros(2)) is None
+    True
+    """
+    kind = kind_of(array)
+    if kind == "jax" and is_traced(array):
+        return "jax.grad, jit or vmap"
+    return "torch.func.grad or vmap" if kind == "torch" and is_transformed(array) else None
+
+
+def transformed_within(template: Array) -> str | None:
+    """Name the transformations that now run and allow no gradient of a function of plain tensors; None: none."""
+    if kind_of(template) != "torch":
+        return None
+    import torch
+
+    return "torch.func.grad or vmap" if torch._C._functorch.peek_interpreter_stack() is not None else None
+
+
 def apply_rule(rule: Any, *arguments: Any) -> Any:
     """Apply an ``autograd.Function`` to tensors that no transformation has wrapped.
 

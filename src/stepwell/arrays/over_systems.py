@@ -56,8 +56,8 @@ def systems_of_whole(systems: int) -> int:
 def block_of(systems: int) -> Iterator[None]:
     """Let solvers treat the systems that they are given as a block of a batch of so many: with the bits of the whole.
 
-    `nnls`, `lsq_linear`, `lsq_gram` and `curve_fit` choose their ways by the number of systems. Within this context they
-    choose as for the whole batch, so that blocks can be solved anywhere, in any order.
+    `nnls`, `lsq_linear`, `lsq_gram` and `curve_fit` choose their ways by the number of systems. Within this context
+    they choose as for the whole batch, so that blocks can be solved anywhere, in any order.
 
     Parameters
     ----------

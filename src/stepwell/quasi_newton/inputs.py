@@ -87,6 +87,8 @@ def read_bounds(bounds: Any, variables: Variables) -> Box | None:
     halves = split_bounds(bounds, shape=variables.shape)
     if halves is None:
         return None
+    for half in halves:
+        refuse_traced("bounds", half)
     moved = variables.on_device and not any(map(variables.is_foreign, halves))
     # What was given on the host is read there, in double precision, and copied to the device when it is done.
     reader = _host_variables(variables) if moved else variables

@@ -29,7 +29,7 @@ from stepwell.arrays import (
 from stepwell.common.checks import require, require_function, warn_caller
 from stepwell.quasi_newton.differences import SCHEMES, Differences, Workers, rounding_of
 from stepwell.quasi_newton.target import Box, Target
-from stepwell.quasi_newton.variables import Points, Variables
+from stepwell.quasi_newton.variables import Points, Variables, refuse_within_transformations
 
 #: Variables from which on a gradient by differences, which nobody asked for, is worth a word.
 MANY = 1000
@@ -214,6 +214,7 @@ class Objective:
             None if isinstance(jac, str) else value_and_gradient(self._fun, template, batch=batch, read=self._no_pair)
         )
         if derivative is not None:
+            refuse_within_transformations(template)
             self._derivative = derivative
             return Objective._by_library
         self._complex = jac == "cs"

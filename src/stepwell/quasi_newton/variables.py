@@ -23,13 +23,14 @@ from stepwell.arrays import (
     dtype_name,
     is_array,
     is_cuda,
-    is_traced,
     jax_does_alike,
     namespace_of,
     readonly_view,
     same_library,
     same_order,
     scalar_of,
+    transformed_within,
+    transforming,
     view_foreign,
     view_is_copy,
 )
@@ -40,12 +41,22 @@ _REAL = ("float64", "float32")
 
 
 def refuse_traced(argument: str, value: Any) -> None:
-    """Refuse an array of JAX that stands for others: a run has to look at values."""
-    if is_traced(value):
+    """Refuse an array of JAX or PyTorch that stands for others: a run has to look at values."""
+    _refuse(argument, transforming(value))
+
+
+def refuse_within_transformations(template: Any) -> None:
+    """Refuse a function that PyTorch is to differentiate while it transforms all that is done with tensors."""
+    _refuse("fun", transformed_within(template))
+
+
+def _refuse(argument: str, transformation: str | None) -> None:
+    if transformation is not None:
+        jax = transformation.startswith("jax")
+        compiled = ", and options={'jit': True} compiles the function" if jax else ""
         raise WrongKind(
-            f"{argument} is traced by jax.grad, jit or vmap around the run; allowed: arrays with values "
-            "(stepwell.argmin is minimize with derivatives, minimize_batch stands for vmap, and options={'jit': True} "
-            "compiles the function)"
+            f"{argument} is traced by {transformation} around the run; allowed: arrays with values (stepwell.argmin is "
+            f"minimize with derivatives, minimize_batch stands for vmap{compiled})"
         )
 
 
@@ -85,6 +96,7 @@ class Variables:
         Numbers, lists and host arrays become float64 on the host; on a device, which arrays of its own library are
         not moved to or from silently, they are copied there. Device arrays keep their dtype.
         """
+        refuse_traced(name, value)
         if not self.on_device:
             return read_host_array(name, value)
         if self.is_foreign(value):
