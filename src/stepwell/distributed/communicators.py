@@ -182,6 +182,7 @@ def read_comm(comm: Any, timeout: Any = None) -> Communicator | None:
     if comm is None:
         return None
     if isinstance(comm, str) and comm == "self":
+        read_timeout(timeout)  # what is wrong is told here as on many ranks
         return SelfCommunicator()
     inner = getattr(comm, "communicator", None)  # a layout has one, with the limit that it was given
     if inner is not None:

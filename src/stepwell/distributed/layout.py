@@ -18,7 +18,8 @@ import numpy as np
 
 from stepwell import _core
 from stepwell.arrays import Array, is_cuda
-from stepwell.common.checks import read_whole, require, warn_caller
+from stepwell.arrays.checks import read_host_array
+from stepwell.common.checks import read_switch, read_whole, require, warn_caller
 from stepwell.distributed.communicators import Communicator, read_comm
 from stepwell.distributed.ranks import Ranks
 
@@ -137,7 +138,7 @@ class Pieces:
 
             size = self.end - self.begin
             return device_chunk_sums(values, size, self._parts_of(self.rank), self.chunk_length, self.before)
-        array = np.asarray(values, dtype=np.float64).reshape(-1)
+        array = read_host_array("values", values).reshape(-1)
         require(array.size == self.end - self.begin, "values", array.size, f"{self.end - self.begin} numbers")
         if not array.size:
             return np.zeros(0)
@@ -228,6 +229,7 @@ def split(
     align = read_whole("align", align, 1)
     n = read_whole("n", n, 1, multiple=align)
     length, asked, ranks = int(_core.chunk_length(n, align)), 0, int(communicator.size)
+    whole_chunks = read_switch("whole_chunks", whole_chunks)
     if chunk is not None:
         length = asked = read_whole("chunk", chunk, min(_TILE, n), multiple=align)
     borders = borders_of(n, length, ranks, align, whole_chunks=whole_chunks)

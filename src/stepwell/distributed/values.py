@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
+
+import numpy as np
+
+from stepwell.common.checks import real_or_none, require_kind
 
 
 class Part:
@@ -30,4 +35,10 @@ def part(f: Any) -> Part:
     >>> stepwell.minimize(fun, np.ones(3), jac=True, comm="self").fun
     0.0
     """
+    if not isinstance(f, float):
+        only = f.reshape(-1)[0] if isinstance(f, np.ndarray) and f.size == 1 else f
+        # (An array on a device is not asked for its number, which would wait for it.)
+        there = hasattr(f, "dtype") and not isinstance(f, np.ndarray) and math.prod(f.shape) == 1
+        good = "complex" not in str(f.dtype) if there else real_or_none(only) is not None
+        require_kind(good, "f", f, "a number")
     return Part(f)

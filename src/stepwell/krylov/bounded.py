@@ -270,6 +270,14 @@ def read_box(bounds: Any, problem: LinearProblem) -> Box:
     ends = split_bounds(bounds, "ends")
     assert ends is not None
     lower, upper = (_side(side, name, problem) for side, name in zip(ends, ("lower", "upper")))
+    if lower is not None and upper is not None:
+        low, high = np.broadcast_arrays(to_host(lower), to_host(upper))
+        if np.any(low > high):
+            first = np.unravel_index(int(np.argmax(low > high)), low.shape)
+            place = first[0] if low.shape[1] == 1 else tuple(map(int, first[:: -1 if problem.rows else 1]))
+            raise ValueError(
+                f"bounds: lower > upper at index {place} ({low[first]:g} > {high[first]:g}); allowed: lower <= upper"
+            )
     for side, name, sign in ((lower, "lower", 1), (upper, "upper", -1)):
         if side is not None:
             words = "numbers of at most 0" if sign > 0 else "numbers of at least 0"

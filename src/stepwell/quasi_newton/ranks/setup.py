@@ -71,7 +71,7 @@ def settle(
         "the dtype of x0": str(variables.dtype),
         "the place of x0": "a GPU" if variables.on_device else "the host",
         "h0": diagonal,
-        "the layout": (comm.n, comm.align, comm.chunk, comm.whole_chunks) if isinstance(comm, Layout) else None,
+        **_layout_in_words(comm),
         **settings.by_option(),
     }
     ranks.agree_all(same)
@@ -93,6 +93,13 @@ def settle(
     threads = threads_of_rank(ranks, settings.thread_count(), settings.threads is not None)
     fields = {field.name: getattr(variables, field.name) for field in dataclasses.fields(Variables)}
     return PieceVariables(**fields, chunks=pieces.chunks), box, Share(ranks, pieces, threads)
+
+
+def _layout_in_words(comm: Any) -> dict[str, Any]:
+    """Return what all ranks must have in common of a layout, by the names of the arguments that it was made with."""
+    names = ("n", "align", "chunk", "whole_chunks")
+    return {f"{name} of the layout": getattr(comm, name) if isinstance(comm, Layout) else "that of no layout"
+            for name in names}  # fmt: skip
 
 
 def _pieces(comm: Any, sizes: list[int], rank: int) -> Pieces:
