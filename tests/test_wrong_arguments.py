@@ -15,7 +15,7 @@ from argument_table import RIGHT, WRONG, calls
 
 import stepwell
 from stepwell import operators
-from stepwell.apps import t2, tomography, unmixing, voronoi
+from stepwell.apps import decomposition, relaxation, t2, tomography, unmixing, voronoi
 
 #: Arguments that are functions, or may be: what a caller's function then raises is the caller's.
 FUNCTIONS = {"fun", "jac", "callback", "progress", "h0", "forward", "adjoint", "program", "put", "preconditioner", "H",
@@ -39,6 +39,8 @@ ELSEWHERE = {
     "map_image": "reads a file",
     "read_library": "reads a file",
     "unmix_image": "reads a file",
+    "relaxation.map_series": "reads files",
+    "decomposition.decompose_file": "reads a file",
     "Operator": "what from_functions and as_operator make",
 }
 
@@ -82,13 +84,17 @@ def test_wrong_arguments_are_named(name):
 
 def public_functions():
     """Functions and classes with arguments of a caller's, by name; results are not made by callers."""
-    for module in (stepwell, operators, tomography, t2, unmixing, voronoi):
+    for module in (stepwell, operators, tomography, t2, unmixing, voronoi, relaxation, decomposition):
         for name in module.__all__:
             found = getattr(module, name)
+            if name == "simulate" or module in (relaxation, decomposition):  # names that several have
+                full = f"{module.__name__.rpartition('.')[2]}.{name}"
+            else:
+                full = name
             result = isinstance(found, type) and re.search(r"(Result|Status|Check|Progress|Options|Interrupted)$", name)
             data = isinstance(found, type) and name in argument_table.DATA
-            if callable(found) and not result and not data and name not in ELSEWHERE:
-                yield (f"{module.__name__.rpartition('.')[2]}.{name}" if name == "simulate" else name), found
+            if callable(found) and not result and not data and full not in ELSEWHERE:
+                yield full, found
 
 
 @pytest.mark.parametrize(

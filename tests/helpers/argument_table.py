@@ -7,8 +7,17 @@ import scipy.sparse as sp
 
 import stepwell
 from stepwell import distributed, operators, problems
-from stepwell.apps import t2, tomography, unmixing, voronoi, waveform
+from stepwell.apps import decomposition, relaxation, t2, tomography, unmixing, voronoi, waveform
 from stepwell.apps.voronoi import quality
+
+
+def nested(depth):
+    """A list in a list in a list, deeper than Python shows."""
+    found = []
+    for _ in range(depth):
+        found = [found]
+    return found
+
 
 #: By what they are. Each is right for some arguments; then the call is simply made.
 WRONG = {
@@ -22,13 +31,15 @@ WRONG = {
     "nans": np.full(3, np.nan), "infs": np.full(3, np.inf), "masked": np.ma.masked_array([1.0, 2, 3], [0, 1, 0]),
     "sparse": sp.eye(7, format="csr"), "date": np.datetime64("2020-01-01"), "date array": np.zeros(3, "M8[s]"),
     "function": lambda *a, **k: None, "generator": (k for k in ()), "slice": slice(3), "numpy nan": np.float64("nan"),
+    "void": np.void(b"abc"), "nested": nested(3000),
 }  # fmt: skip
 
 
 #: Classes that hold what functions found, or what a caller put together, and check nothing.
 DATA = {
     "Scan", "Phantom", "T2Run", "Scene", "UnmixRun", "Assignment", "Cells", "Intermediate", "Mesh", "MeshQuality",
-    "Route", "Tessellation", "TVGap",
+    "Route", "Tessellation", "TVGap", "Quantity", "RelaxationPhantom", "RelaxationRun", "Decomposition",
+    "DecompositionRun", "SimulatedReturns",
 }  # fmt: skip
 
 
@@ -75,6 +86,8 @@ A = RNG.normal(size=(5, 3))
 ONES, BOX = np.ones(3), (0.0, 2.0)
 SHOTS = waveform.synthetic_shots(2, samples=60, returns=1)
 DONE = waveform.deconvolve(SHOTS)
+GAUSSIANS = decomposition.simulate(2, samples=80, returns=1)
+RELAXATION = relaxation.RelaxationModel("t2", (0.01, 0.02, 0.04, 0.08))
 MODEL = t2.T2Model(echoes=6, te=0.01, bins=5, angles=(150.0, 180.0, 2))
 LIBRARY = unmixing.SpectralLibrary(
     np.array([[1.0, 2, 3, 4], [4, 3, 2, 2]]), ["a", "b"], ["a", "b"], np.arange(4.0) + 400
@@ -171,7 +184,8 @@ RIGHT = {
         forward=calls.forward, adjoint=calls.forward, shape=(3, 3), blocks=False, like=None, name="mine")),
     "gradient": (operators.gradient, dict(shape=(3, 4), like=None)),
     "in_library_of": (operators.in_library_of, dict(matrix=sp.eye(3, format="csr"), like=ONES)),
-    "split": (distributed.split, dict(n=10, comm="self", align=1)),
+    "split": (distributed.split, dict(n=10, comm="self", align=1, chunk=None, whole_chunks=False, timeout=None)),
+    "chunk_sums": (distributed.split(7, "self").chunk_sums, dict(values=np.ones(7))),
     "thread_communicators": (distributed.thread_communicators, dict(size=2, timeout=1.0)),
     "run_threads": (distributed.run_threads, dict(size=2, program=lambda comm: 1, timeout=5.0)),
     "problems.get": (problems.get, dict(name="rosenbrock", xp=None, dtype=None, device=None, n=4, c=1.0)),
@@ -207,6 +221,24 @@ RIGHT = {
     "fit_voxels": (t2.fit_voxels, dict(
         model=MODEL, signals=np.ones((2, 6)), angles=None, errors=False, like=None, threads=1, progress=None)),
     "t2.simulate": (t2.simulate, dict(shape=(3, 3, 1), echoes=6, te=0.01, snr=100.0, t1=1.0, seed=0)),
+    "relaxation.RelaxationModel": (relaxation.RelaxationModel, dict(
+        quantity="t2", points=(0.01, 0.02, 0.04, 0.08), tr=None, offset=False, signed=False,
+        bounds={"T2": (0.01, 1.0)})),
+    "relaxation.fit_voxels": (relaxation.fit_voxels, dict(
+        model=RELAXATION, signals=np.ones((2, 4)), b1=None, like=None, threads=1)),
+    "relaxation.simulate": (relaxation.simulate, dict(
+        quantity="t2", shape=(3, 3, 1), points=(0.01, 0.02, 0.04), snr=100.0, tr=None, seed=0)),
+    "decomposition.decompose": (decomposition.decompose, dict(
+        shots=GAUSSIANS.shots, starts="peaks", most=3, level=0.05, threads=1, put=None, progress=None)),
+    "decomposition.decomposition_table": (decomposition.decomposition_table, dict(
+        done=decomposition.decompose(GAUSSIANS.shots, most=2), offset=0)),
+    "decomposition.simulate": (decomposition.simulate, dict(
+        count=2, samples=80, returns=1, noise=1.0, background=1.0, seed=0)),
+    "models": (stepwell.models.gaussians, dict(count=1, offset=False)),
+    "models.gaussian2d": (stepwell.models.gaussian2d, dict(elliptical=False)),
+    "models.tofts": (stepwell.models.tofts, dict(extended=False)),
+    "part": (distributed.part, dict(f=1.0)),
+
     "SpectralLibrary": (unmixing.SpectralLibrary, dict(
         spectra=LIBRARY.spectra, names=["a", "b"], classes=["a", "b"], wavelengths=LIBRARY.wavelengths)),
     "SpectralLibrary.at": (LIBRARY.at, dict(wavelengths=np.array([401.0]))),

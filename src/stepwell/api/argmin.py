@@ -9,7 +9,7 @@ import numpy as np
 
 from stepwell.arrays import Array, describe_home, is_array
 from stepwell.arrays.bounds import split_bounds
-from stepwell.common.checks import WrongKind, read_choice, require_function, warn_caller
+from stepwell.common.checks import WrongKind, read_choice, require_function, require_instance, warn_caller
 from stepwell.common.keywords import keywords_told
 from stepwell.derivatives import differentiating_plug
 from stepwell.quasi_newton.options import Options
@@ -70,6 +70,7 @@ def argmin(
     """
     require_function("fun", fun, optional=False)
     read_choice("on_failure", on_failure, get_args(Failure))
+    require_instance("options", options, dict, optional=True)
     plug = differentiating_plug(x0)
     if plug is None:
         what = describe_home(x0) if is_array(x0) else type(x0).__name__

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from stepwell.arrays import host_view, is_array, is_container, is_cuda
-from stepwell.common.checks import WrongKind, warn_caller
+from stepwell.common.checks import WrongKind, shown, warn_caller
 
 #: What two members of two numbers each are: pairs (``minimize``), or lower and upper (``lsq_linear``). ``"scipy"`` is
 #: ``scipy.optimize.minimize`` to the letter, for which everything but a `Bounds` is pairs.
@@ -84,9 +84,7 @@ def split_bounds(
 def _refuse(bounds: Any, rule: Rule, name: str, one: bool) -> None:
     if rule == "pairs":
         raise ValueError(f"{name} cannot be read; got {type(bounds).__name__}; allowed: {FORMS[rule]}")
-    shown = repr(bounds)
-    shown = shown if len(shown) <= 80 else f"{shown[:77]}..."
-    raise WrongKind(f"{name} is {shown}; allowed: {FORMS_OF_ONE if one else FORMS[rule]}")
+    raise WrongKind(f"{name} is {shown(bounds)}; allowed: {FORMS_OF_ONE if one else FORMS[rule]}")
 
 
 def _is_scipys(bounds: Any) -> bool:

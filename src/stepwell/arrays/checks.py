@@ -51,6 +51,14 @@ def read_array(argument: str, value: Any, allowed: str = "an array of real numbe
     return found
 
 
+def read_numpy(argument: str, value: Any, allowed: str = "an array of real numbers") -> np.ndarray:
+    """Return what `read_array` does as an array of NumPy; of one on a GPU nothing is moved silently."""
+    found = read_array(argument, value, allowed)
+    if is_cuda(found):
+        raise WrongKind(f"{argument} is {describe_home(found)}; allowed: an array on the host")
+    return host_view(found)
+
+
 def _require_unmasked(argument: str, value: Any) -> None:
     """Raise for an array whose mask would be lost."""
     # (Asked of those modules that are there: importing this one takes 50 ms of a first call.)
@@ -69,7 +77,8 @@ def _require_dense(argument: str, value: Any, instead: str = "") -> None:
 def read_host_array(argument: str, value: Any, dtype: Any = np.float64) -> np.ndarray:
     """Return values as a contiguous host array of a dtype."""
     array = value if type(value) is np.ndarray else view_on_host(argument, value)
-    if array.dtype.kind in "cSUmM":  # a cast would drop the imaginary part, or read text and dates as numbers
+    # A cast would drop the imaginary part, or read text, dates and records as numbers.
+    if array.dtype.kind in "cSUmM" or array.dtype.type is np.void:
         raise WrongKind(f"{argument} has dtype {array.dtype}; allowed: real numbers")
     if array.dtype.kind == "O":
         array = _numbers_of(argument, value, array, "an array of real numbers that doubles can hold")

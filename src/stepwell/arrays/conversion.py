@@ -10,19 +10,23 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.arrays.kinds import Array, is_array, is_bfloat16, is_cuda, kind_of, namespace_of
+from stepwell.arrays.kinds import Array, dtype_name, is_array, is_bfloat16, is_cuda, kind_of, namespace_of
 
 
 def host_view(array: Array) -> np.ndarray:
     """View a host array of any library as NumPy, without a copy where the library allows it.
 
-    Numbers of bfloat16, which NumPy does not have, are copied to float32.
+    Numbers of bfloat16 and of eight bits, which NumPy does not have, are copied to float32.
     """
     if kind_of(array) == "torch":
-        array = array.detach().resolve_neg()
-        return np.asarray((array.float() if is_bfloat16(array) else array).numpy())
+        return np.asarray(_numpy_knows(array.detach().resolve_neg()).numpy())
     values = array if isinstance(array, np.ndarray) else np.asarray(array)
     return values.astype(np.float32) if values.dtype.kind == "V" and is_bfloat16(array) else values
+
+
+def _numpy_knows(tensor: Array) -> Array:
+    """Return a tensor, in single precision where NumPy has no such short numbers."""
+    return tensor.float() if is_bfloat16(tensor) or dtype_name(tensor.dtype).startswith("float8") else tensor
 
 
 def scalar_of(value: Any) -> float:
@@ -164,7 +168,7 @@ def host_copy(array: Array) -> np.ndarray:
     """Copy an array of any library, on any device, to the host."""
     kind = kind_of(array)
     if kind == "torch":
-        return np.array(array.detach().resolve_neg().cpu().numpy())
+        return np.array(_numpy_knows(array.detach().resolve_neg()).cpu().numpy())
     if kind == "cupy":
         return np.asarray(array.get())
     return np.array(array)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
+import os
 import sys
 import warnings
 from collections.abc import Iterable, Sequence
@@ -39,9 +40,22 @@ def require_kind(holds: bool, argument: str, value: Any, allowed: str) -> None:
 
 
 def _refuse(error: type[ValueError], argument: str, value: Any, allowed: str) -> NoReturn:
-    shown = " ".join(repr(value).split())  # in one line
-    shown = shown if len(shown) <= 80 else f"{shown[:77]}..."
-    raise error(f"{argument} is {shown}; allowed: {allowed}")
+    raise error(f"{argument} is {shown(value)}; allowed: {allowed}")
+
+
+def shown(value: Any) -> str:
+    """Return a value as an error shows it: in one line, and not all of a long one.
+
+    Examples
+    --------
+    >>> shown(list(range(100)))[-11:]
+    ', 20, 21...'
+    """
+    try:
+        text = " ".join(repr(value).split())
+    except RecursionError:
+        text = f"a {type(value).__name__} of very many {type(value).__name__}s, one in the other"
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 # ---- numbers ----
@@ -232,8 +246,10 @@ def meant(word: Any, names: Iterable[str]) -> str:
     """
     from difflib import get_close_matches
 
+    if not isinstance(word, str):
+        return ""
     plain = {name.lower().replace("_", "-"): name for name in names}
-    close = get_close_matches(str(word).lower().replace("_", "-"), plain, 1)
+    close = get_close_matches(word.lower().replace("_", "-"), plain, 1)
     return f"; did you mean {plain[close[0]]!r}?" if close else ""
 
 
@@ -254,6 +270,11 @@ def read_texts(argument: str, value: Any, count: int, meaning: str) -> list[str]
     texts = [str(one) if isinstance(one, str) else one for one in _parts(argument, value, count, f"texts, {meaning}")]
     require_kind(all(isinstance(one, str) for one in texts), argument, value, f"{count} texts, {meaning}")
     return texts
+
+
+def require_path(argument: str, value: Any) -> None:
+    """Raise for what names no file: numbers, which Python takes for files that are open, bytes and the like."""
+    require_kind(isinstance(value, str | os.PathLike), argument, value, "a path")
 
 
 def require_function(argument: str, value: Any, *, optional: bool = True) -> None:

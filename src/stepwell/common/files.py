@@ -12,6 +12,7 @@ import zipfile
 from collections.abc import Iterator
 from typing import IO, Any
 
+from stepwell.common.checks import require_path
 from stepwell.common.temporary import LOCKS, create, is_still
 
 Path = str | os.PathLike[str]
@@ -74,6 +75,7 @@ def replacing(
     >>> file.read_text()
     '42'
     """
+    require_path("path", path)
     kind = "b" if encoding is None else ""
     folder, base = os.path.split(os.path.abspath(path))
     own = os.path.realpath(folder) in _OWN.get()
@@ -124,6 +126,7 @@ def write_text(path: Path, text: str) -> None:
 def open_regular(path: Path) -> Iterator[IO[bytes]]:
     """Open a regular file to read bytes; a folder, a device, a socket, or a pipe, on which one could wait for ever, is
     `Unreadable`."""  # fmt: skip
+    require_path("path", path)
     refused = f"{os.fspath(path)}: is not a regular file; allowed: a file on a disk"
 
     def at_once(name: str, flags: int) -> int:

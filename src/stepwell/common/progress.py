@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
+from stepwell.common.checks import require_function
+
 #: Called as ``progress(done, total)``; True shows a bar.
 Told = Callable[[int, int], object]
 F = TypeVar("F", bound=Callable[..., Any])
@@ -34,7 +36,10 @@ def with_bar(title: str) -> Callable[[F], F]:
 
 def as_told(progress: Told | bool | None) -> Told | None:
     """Return the function that `with_bar` has made of an argument; it leaves no True or False."""
-    return None if isinstance(progress, bool) else progress
+    if isinstance(progress, bool):
+        return None
+    require_function("progress", progress)
+    return progress
 
 
 @contextlib.contextmanager

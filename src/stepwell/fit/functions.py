@@ -51,7 +51,7 @@ def _positional(f: Any) -> tuple[tuple[str, ...], bool]:
         return code.co_varnames[: code.co_argcount], bool(code.co_flags & inspect.CO_VARARGS)
     try:
         parameters = list(inspect.signature(f).parameters.values())
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):  # what is no function is told of elsewhere
         return (), True
     plain = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     return tuple(p.name for p in plain), any(p.kind == p.VAR_POSITIONAL for p in parameters)

@@ -10,7 +10,7 @@ import numpy as np
 from stepwell.arrays import Array, copy_to_device_of, namespace_of, own_copy, without_graph
 from stepwell.arrays.checks import read_array, require_template
 from stepwell.arrays.sparse import is_scipy_sparse
-from stepwell.common.checks import read_switch, require_function, require_shape
+from stepwell.common.checks import read_switch, require_function, require_instance, require_shape
 from stepwell.operators.error_state import callers_arithmetic
 
 #: Columns that are multiplied at a time where a dense matrix AᵀA is made.
@@ -175,6 +175,7 @@ def from_functions(
     require_function("forward", forward, optional=False)
     require_function("adjoint", adjoint, optional=False)
     require_template("like", like)
+    require_instance("name", name, str)
     if read_switch("blocks", blocks):
         return Operator(forward, adjoint, shape, like, name=name)
 

@@ -11,7 +11,15 @@ import numpy as np
 from stepwell.arrays import Array, copy_to_device_of, namespace_of
 from stepwell.arrays.checks import read_array, require_template
 from stepwell.arrays.sparse import is_scipy_sparse, sparse_like
-from stepwell.common.checks import read_seed, read_sizes, read_whole, require_kind, require_memory, require_shape
+from stepwell.common.checks import (
+    read_seed,
+    read_sizes,
+    read_whole,
+    require,
+    require_kind,
+    require_memory,
+    require_shape,
+)
 from stepwell.common.typing import OperatorLike
 from stepwell.operators.matrices import as_operator
 
@@ -120,7 +128,10 @@ def adjoint_error(
     if shape is not None:
         good = isinstance(shape, tuple | list) and len(shape) == 2
         require_kind(good, "shape", shape, "a pair of whole numbers (m, n)")
-        rows, columns = (read_whole("shape", size, 0, as_float=True) for size in shape)
+        told = tuple(read_whole("shape", size, 1, as_float=True) for size in shape)
+        fits = all(one is None or one == other for one, other in zip(operator.shape, told, strict=True))
+        require(fits, "shape", shape, f"{operator.shape}, as A has it")
+        rows, columns = told
     if rows is None or columns is None:
         raise ValueError("shape is None; allowed: (m, n) for a pair of functions, which do not tell it")
     template = like if like is not None else operator.home if operator.home is not None else np.empty(0)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stepwell.arrays import Array, as_user_array, copy_to_device_of, is_cuda, numpy_dtype
-from stepwell.common.checks import require
+from stepwell.common.checks import require, require_path
 from stepwell.common.keywords import keywords_told
 from stepwell.common.threads import OneAtATime
 from stepwell.quasi_newton import checkpoint, saved_state
@@ -287,6 +287,7 @@ class LBFGSB:
         like, h0
             As in `from_state_dict`.
         """
+        require_path("path", path)
         if comm is None and not os.path.isdir(path):
             return cls._continued(checkpoint.read(path)[0], like, h0)
         from stepwell.distributed import Ranks

@@ -6,6 +6,7 @@ import numpy as np
 
 from stepwell.apps.decomposition.fitting import Decomposition
 from stepwell.apps.waveform.table import height_columns, metres_per_sample, positions, shot_columns
+from stepwell.common.checks import read_whole, require_instance
 
 
 def decomposition_table(done: Decomposition, offset: int = 0) -> dict[str, np.ndarray]:
@@ -31,6 +32,8 @@ def decomposition_table(done: Decomposition, offset: int = 0) -> dict[str, np.nd
     >>> len(decomposition_table(done)["amplitude"])
     6
     """
+    require_instance("done", done, Decomposition)
+    offset = read_whole("offset", offset, 0)
     shots = len(done.shots)
     row = np.repeat(np.arange(shots), done.count)
     number = np.arange(len(row)) - np.searchsorted(row, row)

@@ -11,7 +11,7 @@ from stepwell.apps.images.mapping import NOT_FITTED
 from stepwell.apps.relaxation.model import RelaxationModel
 from stepwell.apps.relaxation.starts import starts_of
 from stepwell.arrays import Array, copy_to_device_of, host_copy
-from stepwell.arrays.checks import read_array, require_template
+from stepwell.arrays.checks import read_numpy, require_template
 from stepwell.common.checks import require, require_instance, require_shape
 
 _WHOLE = {"status": np.int16, "bound": np.int16}
@@ -54,13 +54,13 @@ def fit_voxels(
     """
     require_instance("model", model, RelaxationModel)
     require_template("like", like)
-    signals = np.asarray(read_array("signals", signals), dtype=np.float64)
+    signals = np.asarray(read_numpy("signals", signals), dtype=np.float64)
     width = len(model.points)
     require_shape(signals.ndim == 2 and signals.shape[1] == width, "signals", signals, f"(voxels, {width})")
     fitted = np.isfinite(signals).all(axis=1) & (signals.max(axis=1, initial=-np.inf) > 0)
     if b1 is not None:
         require(model.quantity == "t1-vfa", "b1", "an array", "None, or quantity t1-vfa")
-        b1 = np.asarray(read_array("b1", b1), dtype=np.float64)
+        b1 = np.asarray(read_numpy("b1", b1), dtype=np.float64)
         require_shape(b1.shape == (len(signals),), "b1", b1, (len(signals),))
         fitted &= np.isfinite(b1) & (b1 > 0)
     maps = {

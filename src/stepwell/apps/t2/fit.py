@@ -12,7 +12,7 @@ from stepwell.apps.images.mapping import NOT_FITTED
 from stepwell.apps.t2.maps import MAPS, fraction_errors, read_off
 from stepwell.apps.t2.model import T2Model
 from stepwell.arrays import Array, copy_to_device_of, host_copy, namespace_of
-from stepwell.arrays.checks import read_array, require_template
+from stepwell.arrays.checks import read_numpy, require_template
 from stepwell.common.checks import read_switch, require_function, require_instance, require_shape
 
 #: Steps between the angles that are tried first; then halved until all neighbours of the best one were tried.
@@ -65,12 +65,12 @@ def fit_voxels(
     require_function("progress", progress)
     require_template("like", like)
     errors = read_switch("errors", errors)
-    signals = np.asarray(read_array("signals", signals), dtype=np.float64)
+    signals = np.asarray(read_numpy("signals", signals), dtype=np.float64)
     good_shape = signals.ndim == 2 and signals.shape[1] == model.echoes
     require_shape(good_shape, "signals", signals, f"(voxels, {model.echoes}), an echo a column")
     count = len(signals)
     if angles is not None:
-        angles = np.asarray(read_array("angles", angles), dtype=np.float64)
+        angles = np.asarray(read_numpy("angles", angles), dtype=np.float64)
         require_shape(angles.shape == (count,), "angles", angles, (count,))
     fitted = np.isfinite(signals).all(axis=1) & (signals.max(axis=1, initial=-np.inf) > 0)
     if angles is not None:

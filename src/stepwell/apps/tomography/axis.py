@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from stepwell.arrays.checks import read_array
+from stepwell.arrays.checks import read_numpy
 from stepwell.common.checks import require_shape
 
 #: Degrees by which two projections may miss being opposite, in steps between angles.
@@ -38,8 +38,8 @@ def find_axis(integrals: np.ndarray, angles: np.ndarray) -> float:
     >>> bool(abs(find_axis(np.array([[seen(angle)] for angle in angles]), angles) - 18.25) < 0.02)
     True
     """
-    integrals = np.asarray(read_array("integrals", integrals), dtype=np.float64)
-    angles = np.asarray(read_array("angles", angles), dtype=np.float64)
+    integrals = np.asarray(read_numpy("integrals", integrals), dtype=np.float64)
+    angles = np.asarray(read_numpy("angles", angles), dtype=np.float64)
     require_shape(
         integrals.ndim == 3 and 0 not in integrals.shape, "integrals", integrals, "(angles, slices, detectors)"
     )

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from stepwell.arrays.checks import read_array, require_finite
+from stepwell.arrays.checks import read_numpy, require_finite
 from stepwell.common.checks import read_real, read_whole, require, require_memory, require_shape
 
 #: Parts of a pixel smaller than this are left to its other bins.
@@ -129,7 +129,7 @@ def _middle(center: float | None, bins: int) -> float:
 
 def _angles(given: Any) -> np.ndarray:
     """Angles in degrees, checked."""
-    degrees = np.atleast_1d(np.asarray(read_array("angles", given, "a list of angles in degrees"), dtype=np.float64))
+    degrees = np.atleast_1d(np.asarray(read_numpy("angles", given, "a list of angles in degrees"), dtype=np.float64))
     require_shape(degrees.ndim == 1, "angles", degrees, "a list of angles in degrees")
     require_finite("angles", degrees)
     return degrees

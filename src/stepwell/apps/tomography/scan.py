@@ -14,7 +14,7 @@ from stepwell.apps.files.named import ONLY, Named, choose_array, listed, open_na
 from stepwell.apps.files.packages import ending_of
 from stepwell.apps.files.tiff import read_pages
 from stepwell.apps.tomography.angles import NAMES, AngleUnit, in_degrees
-from stepwell.arrays.checks import read_array
+from stepwell.arrays.checks import read_numpy
 from stepwell.common.checks import read_whole, require_shape
 
 #: How the axes of projections may lie.
@@ -91,7 +91,7 @@ def line_integrals(projections: np.ndarray, flat: np.ndarray, dark: np.ndarray, 
     [0.6931, 0.6931, 0.6931, 0.6931]
     """
     given = {"projections": projections, "flat": flat, "dark": dark}
-    counts, white, black = (np.asarray(read_array(name, one), dtype=np.float64) for name, one in given.items())
+    counts, white, black = (np.asarray(read_numpy(name, one), dtype=np.float64) for name, one in given.items())
     white, black = (field.mean(axis=0) if field.ndim == 3 else field for field in (white, black))
     if counts.ndim != 3 or white.shape != counts.shape[1:] or black.shape != counts.shape[1:]:
         raise ValueError(
@@ -166,7 +166,7 @@ def load_scan(
             angles = np.arange(count) * (angle_range / max(1, count))
             notes.append(f"the file has no angles: {count} are spread evenly over {angle_range:g} degrees")
         else:
-            read = np.asarray(read_array(name, file[name]), dtype=np.float64).ravel()
+            read = np.asarray(read_numpy(name, file[name]), dtype=np.float64).ravel()
             angles = in_degrees(name, read, file.units.get(name, ""), angle_unit)
     shape = integrals.shape
     if shape[0] != angles.size:
@@ -188,13 +188,13 @@ def _integrals(file: Named, order: Order) -> tuple[np.ndarray, list[str]]:
     counts = file.first(PROJECTIONS)
     fields = [file.first(names) for names in (FLAT, DARK)]
     if file.first(INTEGRALS) is None and counts is not None and None not in fields:
-        raw = [_ordered(read_array(str(one), file[str(one)]), order, one != counts) for one in (counts, *fields)]
+        raw = [_ordered(read_numpy(str(one), file[str(one)]), order, one != counts) for one in (counts, *fields)]
         return line_integrals(*raw), []
     usual = (*INTEGRALS, *PROJECTIONS)
     rest = {name: shape for name, shape in file.shapes.items() if name not in (*fields, file.first(NAMES))}
     chosen = choose_array(file.path, rest, None, axes=(2, 3), usual=usual, what="scan: integrals, or projections with "
                           "flat and dark")  # fmt: skip
-    values = read_array(chosen or "integrals", file[chosen])
+    values = read_numpy(chosen or "integrals", file[chosen])
     if chosen.lower() in PROJECTIONS:
         if values.dtype.kind in "iu":
             raise ValueError(
@@ -238,7 +238,7 @@ def _opened(path: str | os.PathLike[str]) -> Iterator[Named]:
 
 
 def _one_number(name: str, value: np.ndarray) -> float:
-    number = read_array(name, value)
+    number = read_numpy(name, value)
     require_shape(number.size == 1, name, number, "one number")
     return float(number.reshape(()))
 
@@ -251,7 +251,7 @@ def sinograms(integrals: np.ndarray) -> np.ndarray:
     >>> sinograms(np.zeros((90, 3, 128))).shape  # 90 angles, 3 slices, 128 detectors
     (11520, 3)
     """
-    integrals = np.asarray(read_array("integrals", integrals))
+    integrals = np.asarray(read_numpy("integrals", integrals))
     require_shape(integrals.ndim == 3, "integrals", integrals, "(angles, slices, detectors)")
     angles, slices, detectors = integrals.shape
     return np.ascontiguousarray(integrals.transpose(0, 2, 1).reshape(angles * detectors, slices))

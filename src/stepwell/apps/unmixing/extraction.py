@@ -16,9 +16,10 @@ from stepwell.apps.files import envi
 from stepwell.apps.images import Image
 from stepwell.apps.unmixing.library import SpectralLibrary
 from stepwell.apps.unmixing.scale import told_by_header
-from stepwell.arrays.checks import read_array, require_finite
+from stepwell.arrays.checks import read_numpy, require_finite
 from stepwell.common.checks import read_choice, read_seed, read_whole, require_shape
 from stepwell.common.files import Unreadable
+from stepwell.operators.matrices import power_near
 
 #: How endmembers are found.
 Extraction: TypeAlias = Literal["nfindr", "vca"]
@@ -49,11 +50,13 @@ def extract_endmembers(pixels: np.ndarray, count: int, *, method: Extraction = "
     >>> sorted(extract_endmembers(pixels, 3).tolist())
     [50, 51, 52]
     """
-    pixels = np.asarray(read_array("pixels", pixels), dtype=np.float64)
+    pixels = np.asarray(read_numpy("pixels", pixels), dtype=np.float64)
     require_shape(pixels.ndim == 2 and 0 not in pixels.shape, "pixels", pixels, "(pixels, bands)")
     require_finite("pixels", pixels)
     count = read_whole("count", count, 2, min(len(pixels), pixels.shape[1] + 1))
     read_choice("method", method, EXTRACTIONS)
+    largest = float(np.abs(pixels).max())
+    pixels = pixels / power_near(largest) if largest > 0 else pixels  # whose squares stay within range
     found = _vca(pixels, count, np.random.default_rng(read_seed(seed)))
     return found if method == "vca" else _nfindr(pixels, found)
 

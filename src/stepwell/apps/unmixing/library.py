@@ -12,7 +12,7 @@ import numpy as np
 from stepwell.apps.files import envi
 from stepwell.apps.files.named import choose_array, open_named
 from stepwell.apps.files.tables import TextTable, number_in, read_table, required_number
-from stepwell.arrays.checks import read_array, require_finite
+from stepwell.arrays.checks import read_array, read_numpy, require_finite
 from stepwell.common.checks import read_texts, require, require_shape
 from stepwell.common.files import Unreadable, replacing
 
@@ -69,7 +69,7 @@ class SpectralLibrary:
         """Return the library at other wavelengths, between its own by straight lines, NaN beyond them."""
         require(self.wavelengths is not None, "the library's wavelengths", None, "wavelengths, as the image has some")
         assert self.wavelengths is not None
-        wavelengths, own = np.asarray(read_array("wavelengths", wavelengths)), self.wavelengths
+        wavelengths, own = np.asarray(read_numpy("wavelengths", wavelengths)), self.wavelengths
         require_shape(wavelengths.ndim == 1 and wavelengths.size > 0, "wavelengths", wavelengths, "(bands,)")
         within = np.clip(wavelengths, own[0], own[-1])
         wavelengths = np.where(np.abs(within - wavelengths) <= ROUNDED, within, wavelengths)

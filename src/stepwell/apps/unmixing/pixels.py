@@ -12,7 +12,7 @@ from stepwell.api.lsq import lsq_linear
 from stepwell.apps.errors import scatter_of_sums
 from stepwell.apps.unmixing.library import SpectralLibrary
 from stepwell.arrays import Array, copy_to_device_of, host_copy, namespace_of
-from stepwell.arrays.checks import read_array, require_finite, require_template
+from stepwell.arrays.checks import read_array, read_numpy, require_finite, require_template
 from stepwell.common.checks import (
     read_choice,
     read_real,
@@ -140,7 +140,7 @@ def unmix_pixels(
     require_instance("plan", plan, Unmixing)
     require_template("like", like)
     line, samples = read_whole("line", line, 0), None if samples is None else read_whole("samples", samples, 1)
-    pixels = np.asarray(read_array("pixels", pixels), dtype=np.float64)
+    pixels = np.asarray(read_numpy("pixels", pixels), dtype=np.float64)
     bands = plan.library.spectra.shape[1]
     require_shape(
         pixels.ndim == 2 and pixels.shape[1] == bands, "pixels", pixels, f"(pixels, {bands}), a band a column"

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.apps.voronoi.mesh import Mesh, read_points
-from stepwell.arrays.checks import read_array
+from stepwell.arrays.checks import read_numpy
 from stepwell.common.checks import require_shape
 from stepwell.common.files import replacing, write_text
 from stepwell.common.json_text import json_text
@@ -35,7 +35,7 @@ def write_points_csv(path: Path, sites: Any, **columns: Any) -> None:
     ['x,y,radius', '0.25,0.5,0.01']
     """
     sites = read_points("sites", sites)
-    further = {name: np.asarray(read_array(name, values)) for name, values in columns.items()}
+    further = {name: np.asarray(read_numpy(name, values)) for name, values in columns.items()}
     for name, values in further.items():
         require_shape(values.shape == (len(sites),), name, values, (len(sites),))
     table = np.column_stack([sites, *further.values()])

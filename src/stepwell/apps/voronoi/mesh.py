@@ -17,7 +17,7 @@ from scipy.spatial import Delaunay, QhullError
 
 from stepwell.apps.voronoi.holes import enclosed
 from stepwell.apps.voronoi.polygons import Cells, clip_to_rectangle
-from stepwell.arrays.checks import read_array, require_each, require_finite
+from stepwell.arrays.checks import read_array, read_numpy, require_each, require_finite
 from stepwell.common.checks import read_real, require, require_shape
 
 #: Twice the area of a triangle over its longest edge squared below which it is flat: far above what rounding leaves of
@@ -94,7 +94,7 @@ def delaunay_mesh(
     sites = read_points("sites", sites)
     if density is not None:
         require(extent is not None, "extent", extent, "(width, height), where a density lies")
-        density = np.asarray(read_array("density", density))
+        density = np.asarray(read_numpy("density", density))
         require_shape(density.ndim == 2 and density.size > 0, "density", density, "(rows, columns)")
     if extent is not None:
         width, height = read_extent(extent)
@@ -183,7 +183,7 @@ def read_points(argument: str, points: Any) -> np.ndarray:
     >>> read_points("sites", [[1, 2]])
     array([[1., 2.]])
     """
-    array = np.asarray(read_array(argument, points), dtype=np.float64)
+    array = np.asarray(read_numpy(argument, points), dtype=np.float64)
     require_shape(array.ndim == 2 and array.shape[1] == 2, argument, array, "(n, 2), x and y of each")
     require_finite(argument, array)
     return array

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.spatial import cKDTree
 
-from stepwell.arrays.checks import read_array
+from stepwell.arrays.checks import read_numpy
 from stepwell.common.checks import require_shape
 
 #: Most colours of a drawing; more are gathered round so many.
@@ -24,7 +24,7 @@ def paints(argument: str, colours: Any, ink: str, count: int) -> tuple[np.ndarra
     """
     if colours is None:
         return np.zeros(count, np.int64), [ink]
-    colours = np.asarray(read_array(argument, colours))
+    colours = np.asarray(read_numpy(argument, colours))
     require_shape(colours.shape == (count, 3), argument, colours, (count, 3))
     whole = np.rint(np.clip(colours, 0, 1) * 255).astype(np.int64)
     codes, paint = np.unique(whole @ np.array([65536, 256, 1]), return_inverse=True)

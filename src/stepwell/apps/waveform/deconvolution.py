@@ -17,7 +17,7 @@ import numpy as np
 
 from stepwell.api.lsq import nnls
 from stepwell.arrays import Array, host_copy, is_container
-from stepwell.arrays.checks import read_array
+from stepwell.arrays.checks import read_numpy
 from stepwell.arrays.over_systems import over_systems
 from stepwell.arrays.presenting import Told
 from stepwell.common.array_files import open_arrays, write_arrays
@@ -182,8 +182,8 @@ def gedi_shots(
     >>> gedi_shots(tx, rx, np.array([100]), np.array([0.0]), samples=64).waveforms.shape
     (1, 64)
     """
-    tx, rx, rx_count = read_array("tx", tx).astype(float), read_array("rx", rx), read_array("rx_count", rx_count)
-    noise_mean = read_array("noise_mean", noise_mean).astype(float)
+    tx, rx, rx_count = read_numpy("tx", tx).astype(float), read_numpy("rx", rx), read_numpy("rx_count", rx_count)
+    noise_mean = read_numpy("noise_mean", noise_mean).astype(float)
     require_shape(tx.ndim == 2 and 0 not in tx.shape, "tx", tx, "(shots, length), at least one of each")
     require_shape(rx.ndim == 2 and len(rx) == len(tx), "rx", rx, f"({len(tx)}, longest), a row a pulse of tx")
     for name, array in (("rx_count", rx_count), ("noise_mean", noise_mean)):
@@ -206,7 +206,7 @@ def gedi_shots(
         received = rx[shot, : rx_count[shot]].astype(float)
         start = min(max(int(np.argmax(received)) - samples // 2, 0), len(received) - samples)
         waveforms[shot], starts[shot] = received[start : start + samples], start
-    noise = None if noise_std is None else read_array("noise_std", noise_std).astype(float)
+    noise = None if noise_std is None else read_numpy("noise_std", noise_std).astype(float)
     if noise is not None:
         require_shape(noise.shape == (len(tx),), "noise_std", noise, f"({len(tx)},), one per pulse of tx")
     return Shots(waveforms, aligned, origin, noise_mean, start=starts, noise=noise)
@@ -237,7 +237,7 @@ def load_shots(path: str | os.PathLike[str], samples: int = 512) -> Shots:
 
 
 def _given_shots(held: dict[str, np.ndarray]) -> Shots:
-    waveforms, pulses = (read_array(name, held[name]).astype(float) for name in ("waveforms", "pulses"))
+    waveforms, pulses = (read_numpy(name, held[name]).astype(float) for name in ("waveforms", "pulses"))
     good = waveforms.ndim == 2 and 0 not in waveforms.shape
     require_shape(good, "waveforms", waveforms, "(shots, samples), at least one of each")
     count = len(waveforms)
@@ -247,7 +247,7 @@ def _given_shots(held: dict[str, np.ndarray]) -> Shots:
     empty = np.flatnonzero(~pulses.any(axis=1))
     if empty.size:
         raise ValueError(f"pulses is zero throughout in shot {empty[0]}; allowed: pulses that are not")
-    background = read_array("background", held.get("background", np.array(0.0))).astype(float)
+    background = read_numpy("background", held.get("background", np.array(0.0))).astype(float)
     good = background.shape in ((), (1,), (count,))
     require_shape(good, "background", background, f"one number or ({count},), one a waveform")
     origin = read_whole("origin", held.get("origin", 0), 0, pulses.shape[-1] - 1)
@@ -330,6 +330,8 @@ def deconvolve(
             names={"p": "pulse"},
         )
         return Deconvolution(shots, **found)
+    held = {name: getattr(shots, name) for name in ("waveforms", "pulses", "background")}
+    shots = dataclasses.replace(shots, **{name: read_numpy(f"shots.{name}", value) for name, value in held.items()})
     observed = shots.waveforms - shots.background[:, None]
     if put is None:
         result = nnls(shots.matrix(), observed, lam=lam, progress=as_told(progress), threads=threads)
@@ -366,7 +368,7 @@ def convolve(shots: Shots, amplitudes: np.ndarray) -> np.ndarray:
     (2, 80)
     """
     require_instance("shots", shots, Shots)
-    samples, amplitudes = shots.waveforms.shape[1], np.asarray(read_array("amplitudes", amplitudes))
+    samples, amplitudes = shots.waveforms.shape[1], np.asarray(read_numpy("amplitudes", amplitudes))
     require_shape(amplitudes.shape == (len(shots), samples), "amplitudes", amplitudes, (len(shots), samples))
     full = [np.convolve(x, pulse) for x, pulse in zip(amplitudes, shots.pulses)]
     return np.array([wave[shots.origin : shots.origin + samples] for wave in full]).reshape(-1, samples)
@@ -416,7 +418,7 @@ def find_returns(amplitudes: np.ndarray, least: float = 0.0) -> tuple[np.ndarray
     >>> times, sizes
     (array([1.75, 5.  ]), array([4., 2.]))
     """
-    amplitudes, least = np.asarray(read_array("amplitudes", amplitudes)), read_real("least", least, infinite=True)
+    amplitudes, least = np.asarray(read_numpy("amplitudes", amplitudes)), read_real("least", least, infinite=True)
     require_shape(amplitudes.ndim == 1, "amplitudes", amplitudes, "(samples,), those of one shot")
     positive = np.flatnonzero(amplitudes > 0)
     if len(positive) == 0:

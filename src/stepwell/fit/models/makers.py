@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.common.checks import require
+from stepwell.common.checks import read_switch, require
 from stepwell.fit.models import formulas
 from stepwell.fit.models.model import CompiledModel
 from stepwell.fit.models.parsing import CONSTANTS, FUNCTIONS, parse
@@ -48,7 +48,7 @@ def exponentials(count: int = 1, *, offset: bool = False) -> CompiledModel:
     >>> stepwell.models.exponentials(2, offset=True).parameters
     ('a1', 'a2', 'k1', 'k2', 'c')
     """
-    count, offset = _terms(count, MAX_TERMS - 1), bool(offset)
+    count, offset = _terms(count, MAX_TERMS - 1), read_switch("offset", offset)
     text = f"exponentials({count}, offset={offset})"
     return _sum_model(text, "exponentials", count, offset, "a k", (_ANY, _POSITIVE), formulas.exponentials)
 
@@ -65,7 +65,7 @@ def gaussians(count: int = 1, *, offset: bool = False) -> CompiledModel:
     >>> float(gaussians()(1.5, 2.0, 1.5, 0.3))  # x, a, mu, s
     2.0
     """
-    count, offset = _terms(count, (MAX_PARAMETERS - 1) // 3), bool(offset)
+    count, offset = _terms(count, (MAX_PARAMETERS - 1) // 3), read_switch("offset", offset)
     text = f"gaussians({count}, offset={offset})"
     return _sum_model(text, "gaussians", count, offset, "a mu s", (_ANY, _ANY, _POSITIVE), formulas.gaussians)
 
@@ -80,7 +80,7 @@ def lorentzians(count: int = 1, *, offset: bool = False) -> CompiledModel:
     >>> float(lorentzians()(1.5, 2.0, 1.0, 0.5))  # x, a, mu, w: half of the height
     1.0
     """
-    count, offset = _terms(count, (MAX_PARAMETERS - 1) // 3), bool(offset)
+    count, offset = _terms(count, (MAX_PARAMETERS - 1) // 3), read_switch("offset", offset)
     text = f"lorentzians({count}, offset={offset})"
     return _sum_model(text, "lorentzians", count, offset, "a mu w", (_ANY, _ANY, _POSITIVE), formulas.lorentzians)
 
@@ -96,7 +96,7 @@ def pseudo_voigts(count: int = 1, *, offset: bool = False) -> CompiledModel:
     >>> float(pseudo_voigts()(1.5, 2.0, 1.0, 1.0, 0.3))  # x, a, mu, w, eta
     1.0
     """
-    count, offset = _terms(count, (MAX_PARAMETERS - 1) // 4), bool(offset)
+    count, offset = _terms(count, (MAX_PARAMETERS - 1) // 4), read_switch("offset", offset)
     text = f"pseudo_voigts({count}, offset={offset})"
     limits = (_ANY, _ANY, _POSITIVE, _SHARE)
     return _sum_model(text, "pseudo_voigts", count, offset, "a mu w eta", limits, formulas.pseudo_voigts)
@@ -134,10 +134,11 @@ def gaussian2d(*, elliptical: bool = False) -> CompiledModel:
     >>> gaussian2d()(points, 2.0, 0.0, 0.0, 1.0, 0.5).round(3).tolist()
     [2.5, 1.713]
     """
+    elliptical = read_switch("elliptical", elliptical)
     widths = ["sx", "sy"] if elliptical else ["s"]
     bounds = [_POSITIVE, _ANY, _ANY, *([_POSITIVE] * len(widths)), _ANY]
-    names, text = ["a", "x0", "y0", *widths, "c"], f"gaussian2d(elliptical={bool(elliptical)})"
-    return CompiledModel(text, "spot", names, ["x", "y"], formulas.gaussian2d, flag=bool(elliptical), bounds=bounds)
+    names, text = ["a", "x0", "y0", *widths, "c"], f"gaussian2d(elliptical={elliptical})"
+    return CompiledModel(text, "spot", names, ["x", "y"], formulas.gaussian2d, flag=elliptical, bounds=bounds)
 
 
 def ivim() -> CompiledModel:
@@ -168,10 +169,11 @@ def tofts(*, extended: bool = False) -> CompiledModel:
     >>> tofts()(np.array([times, plasma]), 0.25, 0.5).round(3).tolist()
     [0.0, 0.197, 0.316, 0.388, 0.432, 0.459]
     """
-    names = ["Ktrans", "kep", "vp"][: 2 + bool(extended)]
+    extended = read_switch("extended", extended)
+    names = ["Ktrans", "kep", "vp"][: 2 + extended]
     bounds = [_POSITIVE, _POSITIVE, _SHARE][: len(names)]
-    text = f"tofts(extended={bool(extended)})"
-    return CompiledModel(text, "tofts", names, ["t", "cp"], formulas.tofts, flag=bool(extended), bounds=bounds)
+    text = f"tofts(extended={extended})"
+    return CompiledModel(text, "tofts", names, ["t", "cp"], formulas.tofts, flag=extended, bounds=bounds)
 
 
 def expression(text: str, *variables: str) -> CompiledModel:

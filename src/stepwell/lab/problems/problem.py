@@ -141,6 +141,9 @@ class Problem:
         if dtype is None:
             dtype = default_dtype(xp)
         else:  # a name, or a dtype or scalar type of any library, whose text or name ends in one
+            require_kind(
+                not isinstance(dtype, list | tuple | dict), "dtype", dtype, "'float64', 'float32' or such a dtype"
+            )
             name = dtype if isinstance(dtype, str) else str(getattr(dtype, "__name__", dtype)).rpartition(".")[2]
             require_kind(name in ("float64", "float32"), "dtype", dtype, "'float64', 'float32' or such a dtype")
             dtype = getattr(xp, name)
