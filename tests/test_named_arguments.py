@@ -1,4 +1,4 @@
-"""Values that only some functions meet, or only some libraries make: each is read, or refused by the argument's name."""
+"""Values that only some functions meet, or only some libraries make: each is read, or refused by its name."""
 
 from __future__ import annotations
 

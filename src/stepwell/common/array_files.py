@@ -11,6 +11,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from stepwell.common.checks import shown
 from stepwell.common.files import Path, Unreadable, damage_told, open_regular, read_text, unpack
 from stepwell.common.memory import available_memory
 
@@ -167,9 +168,14 @@ def _read_header(path: Path, file: IO[bytes], size: int) -> tuple[int, np.dtype,
         raise Unreadable(
             f"{os.fspath(path)}: cannot be read: it holds objects of Python's; allowed: numbers, which need no pickle"
         )
-    if min(shape, default=0) < 0 or needed > there:
+    if min(shape, default=0) < 0:
         raise Unreadable(
-            f"{os.fspath(path)}: cannot be read: an array {shape} of {dtype} takes {needed} bytes; {there} are there"
+            f"{os.fspath(path)}: cannot be read: it has shape {shown(shape)}; allowed: sizes of at least 0"
+        )
+    if needed > there:
+        raise Unreadable(
+            f"{os.fspath(path)}: cannot be read: an array {shown(shape)} of {dtype} takes {shown(needed)} bytes; "
+            f"{there} are there"
         )
     return needed, dtype, shape, fortran
 

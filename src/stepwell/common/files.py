@@ -20,6 +20,8 @@ Path = str | os.PathLike[str]
 _AT_ONCE = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 
+#: Characters of a library's reason that are told: some repeat what a damaged file holds.
+_LONGEST_REASON = 240
 #: The folders in which every name is this library's own choice: see `own_names`.
 _OWN: contextvars.ContextVar[frozenset[str]] = contextvars.ContextVar("own_names", default=frozenset())
 
@@ -212,6 +214,7 @@ def damage_told(path: Path, *, archive: bool = False) -> Iterator[None]:
         # Where an archive is opened, NumPy takes what is none for pickled objects.
         foreign = archive and (isinstance(error, zipfile.BadZipFile) or "pickle" in str(error))
         said = " ".join(str(error).split()) or type(error).__name__  # in one line
+        said = said if len(said) <= _LONGEST_REASON else f"{said[: _LONGEST_REASON - 3]}..."
         why = "is not an npz file" if foreign else f"cannot be read: {said}"
         raise Unreadable(f"{os.fspath(path)}: {why}") from error
 

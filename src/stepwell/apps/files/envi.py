@@ -122,13 +122,19 @@ def map_cube(path: str | os.PathLike[str]) -> tuple[np.ndarray, Header]:
     header_path, binary = find_pair(path)
     header = read_header(header_path)
     sizes = tuple(header.whole(name) for name in ("lines", "samples", "bands"))
+    for name, size in zip(("lines", "samples", "bands"), sizes, strict=True):
+        if size < 1:
+            raise Unreadable(f"{header_path}: {name} is {size}; allowed: at least 1")
     code = header.whole("data type")
     if code not in DTYPES:
         raise Unreadable(f"{header_path}: data type is {code}; allowed: {', '.join(map(str, DTYPES))} (real numbers)")
     interleave = header.text("interleave", "bsq").lower()
     if interleave not in ORDERS:
         raise Unreadable(f"{header_path}: interleave is {interleave!r}; allowed: {', '.join(ORDERS)}")
-    dtype = np.dtype((">" if header.whole("byte order", 0) else "<") + DTYPES[code])
+    byte_order = header.whole("byte order", 0)
+    if byte_order not in (0, 1):
+        raise Unreadable(f"{header_path}: byte order is {byte_order}; allowed: 0 (small end first), 1")
+    dtype = np.dtype("<>"[byte_order] + DTYPES[code])
     order = ORDERS[interleave]
     offset = header.whole("header offset", 0)
     if offset < 0:
@@ -136,7 +142,7 @@ def map_cube(path: str | os.PathLike[str]) -> tuple[np.ndarray, Header]:
     stored = tuple(sizes[axis] for axis in order)
     with open_regular(binary) as file:
         needed, there = offset + dtype.itemsize * math.prod(stored), os.fstat(file.fileno()).st_size
-        if min(sizes) < 1 or there < needed:
+        if there < needed:
             raise Unreadable(f"{binary}: holds {there} bytes; the header asks for {needed}, {sizes} of {dtype}")
         stack = np.memmap(file, dtype, "r", offset, stored)
     return stack.transpose(tuple(order.index(axis) for axis in range(3))), header

@@ -81,11 +81,16 @@ def open_named(path: str | os.PathLike[str]) -> Iterator[Named]:
 
 
 def shapes_of(arrays: NamedArrays) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of the arrays of an npz file; what needs pickle is left out."""
-    shapes = {}
+    """Return the shapes of the arrays of an npz file; what cannot be read is left out beside what can."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    trouble = None
     for key in sorted(arrays.names):
-        with contextlib.suppress(Unreadable):
+        try:
             shapes[key] = arrays.shape(key)
+        except Unreadable as error:
+            trouble = error
+    if trouble is not None and not shapes:
+        raise trouble
     return shapes
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
+import logging
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -31,6 +34,21 @@ def write_nifti(path: str | os.PathLike[str], array: np.ndarray, like: Any = Non
                 image.to_stream(packed)
         else:
             image.to_stream(file)
+
+
+@contextlib.contextmanager
+def quietly() -> Iterator[None]:
+    """Keep nibabel from printing what it also raises: of a damaged header there is one line, the error's."""
+    logger = logging.getLogger("nibabel.global")
+
+    def refuse(record: logging.LogRecord) -> bool:
+        return False
+
+    logger.addFilter(refuse)
+    try:
+        yield
+    finally:
+        logger.removeFilter(refuse)
 
 
 def require_same_space(image: Any, other: Any, path: str | os.PathLike[str], name: str) -> None:

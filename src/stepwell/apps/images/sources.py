@@ -15,6 +15,7 @@ import numpy as np
 from stepwell.apps.files import envi, raster
 from stepwell.apps.files.matlab import MatlabFile
 from stepwell.apps.files.named import choose_array, shapes_of
+from stepwell.apps.files.nifti import quietly
 from stepwell.apps.files.packages import ending_of, refuse_dicom, require_package
 from stepwell.common.array_files import map_array_file, open_arrays
 from stepwell.common.files import Unreadable, damage_told, open_regular, require_regular, unpack
@@ -159,16 +160,19 @@ def _open_nifti(path: Any, channels: bool, scratch: Any) -> Image:
     plain = Path(path)
     if ending_of(path) == ".nii.gz" and scratch is not None:
         with open_regular(path) as file, damage_told(path):
-            size = _nifti_size(path, gzip.GzipFile(fileobj=file))
+            with quietly():
+                size = _nifti_size(path, gzip.GzipFile(fileobj=file))
             file.seek(0)
             plain = Path(unpack(gzip.GzipFile(fileobj=file), scratch, size, path, ".nii"))
     else:
         require_regular(path)
-    with damage_told(path):
+    with damage_told(path), quietly():
         image = nibabel.load(plain)
         dtype, shape = image.get_data_dtype(), tuple(int(size) for size in image.shape)
         needed, there = image.dataobj.offset + dtype.itemsize * math.prod(shape), plain.stat().st_size
     _require_numbers(path, dtype)
+    if min(shape, default=0) < 1:
+        raise Unreadable(f"{os.fspath(path)}: has shape {shape}; allowed: sizes of at least 1")
     if plain.suffix.lower() == ".nii" and there < needed:
         raise Unreadable(f"{os.fspath(path)}: holds {there} bytes; its header asks for {needed}, {shape} of {dtype}")
     spatial = shape[: len(shape) - bool(channels)]
@@ -187,8 +191,10 @@ def _nifti_size(path: Any, packed: gzip.GzipFile) -> int:
         packed.seek(0)
         if len(block) == kind.sizeof_hdr and kind.may_contain_header(block):
             header = kind(block, check=False)
-            numbers = math.prod(map(int, header.get_data_shape()))
-            return int(header.get_data_offset()) + int(header.get_data_dtype().itemsize) * numbers
+            shape = tuple(map(int, header.get_data_shape()))
+            if min(shape, default=0) < 1:
+                raise Unreadable(f"{os.fspath(path)}: has shape {shape}; allowed: sizes of at least 1")
+            return int(header.get_data_offset()) + int(header.get_data_dtype().itemsize) * math.prod(shape)
     raise Unreadable(f"{os.fspath(path)}: is no NIfTI image")
 
 

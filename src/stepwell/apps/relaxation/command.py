@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +102,11 @@ def command(
     with usage_errors():
         # (Where points and tr are not known yet, those of a phantom stand for them.)
         trial = QUANTITIES[quantity].default if points is None else points
-        RelaxationModel(quantity, trial, **given | ({"tr": 0.015} if quantity == "t1-vfa" and tr is None else {}))
+        try:
+            RelaxationModel(quantity, trial, **given | ({"tr": 0.015} if quantity == "t1-vfa" and tr is None else {}))
+        except ValueError as error:  # which calls points what the command line has another option for, each quantity
+            flag = next(name for name, quantities in _POINTS.items() if quantity in quantities)
+            raise ValueError(re.sub("^points ", f"--{flag} ", str(error))) from None
     truth: dict[str, np.ndarray] | None = None
     if synthetic is not None:
         phantom, mask = make_phantom(

@@ -9,8 +9,8 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 
 from stepwell.apps.t2.epg import echo_decays
-from stepwell.apps.t2.sidecar import LONGEST_TE
-from stepwell.common.checks import read_choice, read_real, read_reals, read_whole, require
+from stepwell.apps.t2.sidecar import LONGEST_TE, SHORTEST_TE
+from stepwell.common.checks import read_choice, read_real, read_reals, read_whole, require, require_memory
 
 #: How λ is chosen, where it is not a number.
 LamRule: TypeAlias = Literal["chi2", "gcv", "lcurve", "discrepancy"]
@@ -78,7 +78,10 @@ class T2Model:
     def __post_init__(self) -> None:
         read_whole("echoes", self.echoes, 2)
         _require_seconds("te", read_real("te", self.te, above=0), LONGEST_TE)
+        require(self.te >= SHORTEST_TE, "te", self.te, f"seconds, at least {SHORTEST_TE:g}")
         read_whole("bins", self.bins, 2)
+        require_memory("echoes", self.echoes, 4 * (self.echoes + 2))
+        require_memory("bins", self.bins, 4 * (self.echoes + 2) * self.bins)
         low, high = read_reals("t2", self.t2, 2, meaning="the smallest and the largest T2", above=0)
         require(low < high, "t2", self.t2, "a smaller and a larger number")
         _require_seconds("t2", low, LONGEST_T2)
@@ -86,6 +89,7 @@ class T2Model:
         for end in (first, last):
             require(0 < read_real("angles", end) <= 360, "angles", end, "degrees above 0, up to 360")
         read_whole("angles", count, 1, as_float=True)
+        require_memory("angles", self.angles, int(4 * (self.echoes + 2) * self.bins * count))
         require(first < last or (first == last and count == 1), "angles", self.angles, "(smallest, largest, how many)")
         _require_seconds("t1", read_real("t1", self.t1, above=0), LONGEST_T1)
         if isinstance(self.lam, str):

@@ -13,6 +13,8 @@ from stepwell.common.files import Unreadable
 
 #: Seconds above which an echo time must be in another unit.
 LONGEST_TE = 0.5
+#: What no scanner reaches between two echoes, in seconds.
+SHORTEST_TE = 1e-5
 #: Seconds above which a repetition time must be in another unit.
 LONGEST_TR = 60.0
 #: Share of the spacing by which echo times may differ, as they are printed with few digits.

@@ -323,5 +323,6 @@ def _check(
         read_whole("--size", size, 2)
         read_whole("--angles", angles, 1)
         # Each angle has an entry of the projector for every pixel, and more.
+        require_memory("--size", size, 2 * size * size)
         require_memory("--angles", angles, 2 * angles * size * size)
         read_real("--tol", tol, above=0)

@@ -194,7 +194,7 @@ def _make_scene(sizes: tuple[int, ...], stem: Path, bands: int, seed: int) -> tu
     from stepwell.apps.files.foreign import made_elsewhere
     from stepwell.apps.unmixing import simulate
     from stepwell.apps.unmixing.library import write_library
-    from stepwell.common.files import write_text
+    from stepwell.common.files import replacing, write_text
 
     if len(sizes) != 2:
         raise click.BadParameter("two sizes are needed, such as 80x60", param_hint="--synthetic")
@@ -205,8 +205,11 @@ def _make_scene(sizes: tuple[int, ...], stem: Path, bands: int, seed: int) -> tu
 
     def write(name: str, cube: np.ndarray, names: list[str], more: dict[str, Any]) -> Path:
         path = Path(f"{stem}_{name}.hdr")
-        with made_elsewhere(path.with_suffix(".img"), same_stays=True) as made:  # a stopped run of it then goes on
-            Path(made).write_bytes(np.ascontiguousarray(cube.transpose(0, 2, 1), dtype="<f4").tobytes())
+        with (
+            made_elsewhere(path.with_suffix(".img"), same_stays=True) as made,
+            replacing(made) as file,
+        ):  # replaced first
+            file.write(np.ascontiguousarray(cube.transpose(0, 2, 1), dtype="<f4").tobytes())
         lines, samples, count = cube.shape
         write_text(path, envi.header_text((lines, samples, count), names, f"simulated {name}", more))
         return path
