@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -84,7 +85,8 @@ def simulate(
     snr = read_real("snr", snr, above=0, infinite=True)
     if quantity == "t1-vfa" and tr is None:
         tr = TR
-    model = RelaxationModel(quantity, about.default if points is None else points, tr=tr)
+    given: Any = about.default if points is None else points  # which the model reads
+    model = RelaxationModel(quantity, given, tr=tr)
     require_memory("shape", shape, 6 * len(model.points) * math.prod(sizes))
     x, y, z = np.meshgrid(*(np.linspace(-1, 1, size) if size > 1 else np.zeros(1) for size in sizes), indexing="ij")
     radius = np.hypot(x, y)

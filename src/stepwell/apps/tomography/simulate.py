@@ -39,7 +39,7 @@ def largest_singular_value(A: Any) -> float:
     3.0
     """
     operator = as_operator(A)
-    columns = operator.shape[1]
+    columns = operator.shape[1] or 0
     require_shape(0 not in operator.shape, "A", operator, "at least one row and column")
     size = float(np.abs(operator.forward(np.ones((columns, 1)))).max(initial=0.0))
     if not np.isfinite(size):

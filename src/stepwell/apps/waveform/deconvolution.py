@@ -330,8 +330,9 @@ def deconvolve(
             names={"p": "pulse"},
         )
         return Deconvolution(shots, **found)
-    held = {name: getattr(shots, name) for name in ("waveforms", "pulses", "background")}
-    shots = dataclasses.replace(shots, **{name: read_numpy(f"shots.{name}", value) for name, value in held.items()})
+    names = ("waveforms", "pulses", "background")
+    held: dict[str, Any] = {name: read_numpy(f"shots.{name}", getattr(shots, name)) for name in names}
+    shots = dataclasses.replace(shots, **held)
     observed = shots.waveforms - shots.background[:, None]
     if put is None:
         result = nnls(shots.matrix(), observed, lam=lam, progress=as_told(progress), threads=threads)
