@@ -132,7 +132,7 @@ template <class Scalar>
 struct Answer {
     bool is_solved = false;
     std::vector<Scalar> x, dual;
-    std::vector<uint8_t> active;
+    std::vector<uint8_t> in_factor;
     std::vector<int8_t> state;
     double residual = 0, violation = 0, of_sum[2] = {};
     int32_t counts[6] = {};
@@ -145,11 +145,11 @@ auto solve_in_memory_of(int byte, Job job, const Products& products) {
     typedef State<Kind, OneCore> Small;
     Answer<Scalar> answer;
     for (auto* each : {&answer.x, &answer.dual}) each->resize(job.columns);
-    answer.active.resize(job.columns);
+    answer.in_factor.resize(job.columns);
     answer.state.resize(job.columns);
     job.x = answer.x.data();
     job.dual = answer.dual.data();
-    job.active = answer.active.data();
+    job.in_factor = answer.in_factor.data();
     job.residual = &answer.residual;
     job.violation = &answer.violation;
     int32_t** const counts[] = {&job.status, &job.insertions, &job.removals,
@@ -203,11 +203,12 @@ void check_optimality(const char* what, const RandomSystem& system, const Answer
                                                -Precise(system.lam) * system.lam * x);
         const double gain = x <= low ? dual : x >= high ? -dual : std::fabs(dual);
         const bool is_between = low < x && x < high;
-        if (low <= x && x <= high && (answer.active[j] || !is_between) &&
+        if (low <= x && x <= high && (answer.in_factor[j] || !is_between) &&
             gain <= (rounding + of_dual) * unit && std::fabs(answer.dual[j] - dual) <= of_dual * unit)
             continue;
-        std::printf("%s, %d x %d, lam %g: x[%d] = %g in %g to %g, active %d, dual %g, said %g, of %g\n", what,
-                    m, n, system.lam, j, x, low, high, answer.active[j], dual, double(answer.dual[j]), unit);
+        std::printf(
+            "%s, %d x %d, lam %g: x[%d] = %g in %g to %g, in the factor %d, dual %g, said %g, of %g\n", what,
+            m, n, system.lam, j, x, low, high, answer.in_factor[j], dual, double(answer.dual[j]), unit);
         ++wrong;
     }
 }
@@ -254,18 +255,13 @@ int main() {
         const int m = any_of(1, 80), n = any_of(1, 63), few = any_of(1, kept_columns),
                   own = any_of(1, max_tabled_columns);
         const double lam = std::pow(10, uniform(-4, 0));
-        solved[0] +=
-            check<Kind<void, one_matrix, false, no_sum, false, 64, 40>>("double", m, n, lam);
-        solved[1] +=
-            check<Kind<void, one_matrix, false, no_sum, false, 64, 40>, float>("float", m, n, lam);
-        solved[2] +=
-            check<Kind<void, one_matrix, false, no_sum, true, 64, 40>>("penalty", m, n, lam);
+        solved[0] += check<Kind<void, one_matrix, false, no_sum, false, 64, 40>>("double", m, n, lam);
+        solved[1] += check<Kind<void, one_matrix, false, no_sum, false, 64, 40>, float>("float", m, n, lam);
+        solved[2] += check<Kind<void, one_matrix, false, no_sum, true, 64, 40>>("penalty", m, n, lam);
         solved[3] += check<Kind<void, one_matrix, true, no_sum, false, 64, 40>>("box", m, n, 0);
-        solved[4] +=
-            check<Kind<void, one_matrix, true, no_sum, true, 64, 40>>("box, penalty", m, n, lam);
+        solved[4] += check<Kind<void, one_matrix, true, no_sum, true, 64, 40>>("box, penalty", m, n, lam);
         solved[5] += check<Kind<void, one_matrix, false, no_sum, false, 8, 8>>("few", m, few, lam);
-        solved[6] +=
-            check<Kind<void, own_matrix, false, no_sum, false, 16, 16>>("own", own + m, own, lam);
+        solved[6] += check<Kind<void, own_matrix, false, no_sum, false, 16, 16>>("own", own + m, own, lam);
     }
     // (More columns than there is room for are left, and fits that are nearly exact.)
     for (int count : solved) {

@@ -53,12 +53,12 @@ struct OneSystem {
           matrix(matrix_of(job, 0, static_cast<const Matrix*>(nullptr))),
           x(job.columns),
           dual(job.columns),
-          active(job.columns),
+          in_factor(job.columns),
           fast(fast_bytes / 8 + 16, std::nan("")) {
         job.systems = 1;
         job.x = x.data();
         job.dual = dual.data();
-        job.active = active.data();
+        job.in_factor = in_factor.data();
         job.residual = &residual;
         job.violation = &reported;
         int32_t** fields[] = {&job.status, &job.insertions, &job.removals,
@@ -94,7 +94,7 @@ struct OneSystem {
     Matrix matrix;
     Task<Matrix> task;
     std::vector<double> x, dual;
-    std::vector<uint8_t> active;
+    std::vector<uint8_t> in_factor;
     double residual = 0, reported = 0;
     int32_t counts[6] = {};
     int64_t costs[4] = {};

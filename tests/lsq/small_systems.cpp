@@ -179,10 +179,10 @@ bool compare_one(Full& full, const Shared& shared, double within, const char* wh
     for (size_t j = 0; j < answer.x.size(); ++j) {
         size = std::max(size, std::fabs(full.x[j]));
         apart = std::max(apart, std::fabs(answer.x[j] - full.x[j]));
-        if (answer.active[j] != full.active[j] ||
+        if (answer.in_factor[j] != full.in_factor[j] ||
             (full.job.constraints.general && answer.state[j] != full.state[j])) {
-            std::printf("%s %d: column %zu is active %d, %d\n", what, number, j, answer.active[j],
-                        full.active[j]);
+            std::printf("%s %d: column %zu in the factor %d, %d\n", what, number, j, answer.in_factor[j],
+                        full.in_factor[j]);
             ++failures;
         }
         if (full.job.constraints.general &&
@@ -263,8 +263,8 @@ int main() {
             if (variant % 3 == 2) system.job.warm_values = system.start.data();
             const Prepared<Plain> prepared = prepare<Plain>(system.job);
             OneSystem<Plain> full(system.job, 1, 0, prepared.shared);
-            compare<Kind<double, one_matrix, false, false, false, 64, 32>>(
-                full, prepared.shared, 1e-10, "system", number, m >= n ? 1 : -1);
+            compare<Kind<double, one_matrix, false, false, false, 64, 32>>(full, prepared.shared, 1e-10,
+                                                                           "system", number, m >= n ? 1 : -1);
         }
     // More positive columns than it has room for.
     for (int variant = 0; variant < 2; ++variant) {
@@ -277,11 +277,11 @@ int main() {
         const Prepared<Plain> prepared = prepare<Plain>(system.job);
         OneSystem<Plain> full(system.job, 1, 0, prepared.shared);
         if (variant == 0)
-            compare<Kind<double, one_matrix, false, false, false, 64, 48>>(
-                full, prepared.shared, 1e-8, "many positive", variant, 1);
+            compare<Kind<double, one_matrix, false, false, false, 64, 48>>(full, prepared.shared, 1e-8,
+                                                                           "many positive", variant, 1);
         else
-            compare<Kind<double, one_matrix, false, false, false, 64, 16>>(
-                full, prepared.shared, 1e-8, "too many positive", variant, 0);
+            compare<Kind<double, one_matrix, false, false, false, 64, 16>>(full, prepared.shared, 1e-8,
+                                                                           "too many positive", variant, 0);
     }
     // Decays: nearly dependent columns, noisy, are solved; a fit to rounding is left.
     int decays_left = 0;
@@ -344,17 +344,17 @@ int main() {
                 OneSystem<General> full(job, 1, 0, shared);
                 const int what = 1000 * n + 100 * twist + feature;
                 if (feature == box)
-                    compare<Kind<double, one_matrix, true, false, false, 64, 32>>(
-                        full, shared, 1e-8, "box", what, -1);
+                    compare<Kind<double, one_matrix, true, false, false, 64, 32>>(full, shared, 1e-8, "box",
+                                                                                  what, -1);
                 else if (feature == simplex || feature == range)
-                    compare<Kind<double, one_matrix, true, true, false, 32, 24>>(
-                        full, shared, 1e-8, "sum", what, -1);
+                    compare<Kind<double, one_matrix, true, true, false, 32, 24>>(full, shared, 1e-8, "sum",
+                                                                                 what, -1);
                 else if (feature == smooth)
-                    compare<Kind<double, some_matrices, true, false, true, 32, 24>>(
-                        full, shared, 1e-8, "penalty", what, -1);
+                    compare<Kind<double, some_matrices, true, false, true, 32, 24>>(full, shared, 1e-8,
+                                                                                    "penalty", what, -1);
                 else if (feature == searched)
-                    compare<Kind<double, one_matrix, true, false, true, 32, 24>>(
-                        full, shared, 1e-5, "search", what, -1);
+                    compare<Kind<double, one_matrix, true, false, true, 32, 24>>(full, shared, 1e-5, "search",
+                                                                                 what, -1);
                 else if (twist % 5 == 4)
                     compare<Kind<double, small::normal_equations, true, true, false, 32, 24>>(
                         full, shared, 1e-8, "normal equations, sum", what, -1);
@@ -365,8 +365,8 @@ int main() {
                 const std::vector<double> table = table_of(problem.system);
                 job.tables = table.data();
                 OneSystem<General> own(job, 1, 0);
-                compare<Kind<double, own_matrix, true, false, false, 16, 16>>(own, Shared(), 1e-8,
-                                                                                         "own box", what, -1);
+                compare<Kind<double, own_matrix, true, false, false, 16, 16>>(own, Shared(), 1e-8, "own box",
+                                                                              what, -1);
             }
     // Matrices of one system each, with tables: x >= 0, damped; in units that have no products to work with.
     const int own[][2] = {{9, 3}, {30, 8}, {26, 14}, {40, 15}};

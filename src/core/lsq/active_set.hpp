@@ -197,7 +197,7 @@ SW_HD bool damping_keeps_columns_apart(const State& s) {
     if (s.is_general() || !s.task.extent.damped || s.factor.count < many_columns) return false;
     double nearest = 0;
     s.team.each(s.columns(), [&](int j) {
-        if (s.ws.state[j] & is_positive && s.task.below(j) < escalate_below * s.task.norm_of(j)) nearest = 1;
+        if (s.ws.state[j] & is_in_factor && s.task.below(j) < escalate_below * s.task.norm_of(j)) nearest = 1;
     });
     return s.team.max(nearest) == 0;
 }

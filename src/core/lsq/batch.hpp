@@ -93,9 +93,9 @@ struct NnlsJob {
     const void* warm_values;    // a row a system, or null
     const uint8_t* warm_marks;  // a row a system, or null
     int64_t warm_stride;        // 0: one row for all
-    // One entry a system (x, dual and active: a row).
+    // One entry a system (x, dual and in_factor: a row).
     void *x, *dual;
-    uint8_t* active;
+    uint8_t* in_factor;
     double *residual, *violation;
     int32_t *status, *insertions, *removals, *solves, *passes, *escalated;
     int64_t* costs;  // 4 a system: accesses and flops of updates, then of downdates

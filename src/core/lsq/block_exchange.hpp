@@ -48,7 +48,7 @@ SW_CALL bool enter_named(State& s, int number) {
     if (!s.factor.enter_together(number)) return false;
     s.team.each_short(number, [&](int q) {
         const int j = s.ws.order[first + q];
-        s.mark(j, s.ws.state[j] | is_positive);
+        s.mark(j, s.ws.state[j] | is_in_factor);
     });
     s.team.sync();
     return true;
@@ -107,7 +107,7 @@ SW_HD double way_out(const State& s, int p) {
 
 template <class State>
 SW_HD void mark_as_left(const State& s, int p) {
-    const int j = s.ws.order[p], state = s.ws.state[j] & ~(is_positive | reflected);
+    const int j = s.ws.order[p], state = s.ws.state[j] & ~(is_in_factor | reflected);
     s.mark(j, way_out(s, p) < s.task.most_of(j) ? state : state | reflected);
 }
 
@@ -167,7 +167,7 @@ SW_CALL int let_leave(State& s) {
     if (moved) {
         for (int p = count - 1; p >= 0; --p) {
             const int j = s.ws.order[p];
-            if (!(s.ws.state[j] & is_positive) || is_inside(s, p)) continue;
+            if (!(s.ws.state[j] & is_in_factor) || is_inside(s, p)) continue;
             const double d = way_out(s, p), before = absolute(s.task.reference_of(j));
             s.team.sync();
             take_from_b(s, p, j, d);
@@ -179,7 +179,7 @@ SW_CALL int let_leave(State& s) {
     }
     double stay = 0, rotated = 0, again = 0;
     s.team.lane_each(count, [&](int p) {
-        const bool stays = s.ws.state[s.ws.order[p]] & is_positive;
+        const bool stays = s.ws.state[s.ws.order[p]] & is_in_factor;
         stay += stays ? 1.0 : 0.0;
         rotated += stays ? 0.0 : s.factor.cost_of_removal(count - 1 - p);
         again += stays && p >= first ? s.factor.cost_of_entry(p) : 0.0;
@@ -189,7 +189,7 @@ SW_CALL int let_leave(State& s) {
     s.team.sync();
     if (few) {
         for (int p = count - 1; p >= first; --p) {
-            if (s.ws.state[s.ws.order[p]] & is_positive) continue;
+            if (s.ws.state[s.ws.order[p]] & is_in_factor) continue;
             s.team.sync();
             s.factor.leave(p);  // which writes to lists from p on
         }
@@ -214,7 +214,7 @@ SW_HD void close_up(const State& s, int first, int count) {
     for (int base = first; base < count; base += s.team.size()) {
         const int p = base + s.team.rank();
         const int32_t j = p < count ? s.ws.order[p] : 0;
-        const bool stays = p < count && (s.ws.state[j] & is_positive);
+        const bool stays = p < count && (s.ws.state[j] & is_in_factor);
         int passed;
         const int place = found + s.team.place(stays, passed);
         if (stays) s.ws.order[place] = j;
@@ -223,7 +223,7 @@ SW_HD void close_up(const State& s, int first, int count) {
 #else
     if (s.team.rank() == 0)
         for (int p = first, place = first; p < count; ++p)
-            if (s.ws.state[s.ws.order[p]] & is_positive) s.ws.order[place++] = s.ws.order[p];
+            if (s.ws.state[s.ws.order[p]] & is_in_factor) s.ws.order[place++] = s.ws.order[p];
 #endif
     s.team.sync();
 }

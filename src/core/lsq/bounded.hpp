@@ -114,7 +114,7 @@ template <class State>
 SW_HD bool insert_free(State& s, double least) {
     bool all = true;
     for (int j = 0; j < s.columns(); ++j)
-        if ((s.ws.state[j] & (is_free | is_positive)) == is_free && s.task.norm_of(j) > 0) {
+        if ((s.ws.state[j] & (is_free | is_in_factor)) == is_free && s.task.norm_of(j) > 0) {
             const Entry outcome = insert_called(s, j, least);
             const bool in_doubt = outcome == Entry::dependent && s.task.extent.gram_only;
             all = outcome != Entry::escalate && !in_doubt && all;

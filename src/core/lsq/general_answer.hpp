@@ -17,12 +17,12 @@ struct ReturnedNorms {
 // Writes x, its certificate, and the status that follows.
 template <class State>
 SW_HD void general_answer(State& s, const Job& job, int64_t system, const void* b, void* x, void* dual,
-                          uint8_t* active, double& residual, double& violation) {
+                          uint8_t* in_factor, double& residual, double& violation) {
     const Constraints& constraints = job.constraints;
     const int n = s.task.matrix.top.columns;
     const double unscale = 1 / s.b_scale;
     const double missing = double_nan();
-    write_x(s, job, system, x, active);
+    write_x(s, job, system, x, in_factor);
     const bool lost = is_lost(s);
     ReturnedNorms norms;
     const Measured measured = lost ? Measured{missing, missing, missing, missing, missing}
@@ -78,7 +78,7 @@ SW_HD bool is_lost(const State& s) {
 
 // x at a bound is the bound itself. An x beyond the largest number of its kind is lost.
 template <class State>
-SW_HD void write_x(State& s, const Job& job, int64_t system, void* x, uint8_t* active) {
+SW_HD void write_x(State& s, const Job& job, int64_t system, void* x, uint8_t* in_factor) {
     const Constraints& constraints = job.constraints;
     const int n = s.task.matrix.top.columns;
     const bool lost = is_lost(s);
@@ -92,11 +92,11 @@ SW_HD void write_x(State& s, const Job& job, int64_t system, void* x, uint8_t* a
                           : own & reflected       ? s.given.upper[j]
                                                   : s.given.lower[j];
         full[j] = lost ? double_nan() : at;
-        if (active) active[j] = !lost && (own & is_positive) ? 1 : 0;
-        state[j] = lost || own & is_positive || own & is_free ? 0
-                   : own & excluded                           ? 2
-                   : own & reflected                          ? 1
-                                                              : -1;
+        if (in_factor) in_factor[j] = !lost && (own & is_in_factor) ? 1 : 0;
+        state[j] = lost || own & is_in_factor || own & is_free ? 0
+                   : own & excluded                            ? 2
+                   : own & reflected                           ? 1
+                                                               : -1;
     });
     s.team.sync();
     if (!lost)
@@ -138,7 +138,7 @@ SW_CALL Measured measure_answer(State& s, const Job& job, int64_t system, const 
         const double value = s.numbers.read(x, j), scale = s.task.scale_of(j);
         const double part = scale > 0 ? absolute(value) * (s.b_scale / scale) * s.task.size_of(j) : 0.0;
         measured.size += part;
-        if (!(s.ws.state[j] & is_positive)) measured.given += part;
+        if (!(s.ws.state[j] & is_in_factor)) measured.given += part;
         if (summed && s.ws.sum_of[j] > 0) {
             sum += s.task.matrix.coefficient(j) * value;
             sum_size += s.task.matrix.coefficient(j) * absolute(value);
@@ -217,7 +217,7 @@ template <class State>
 SW_CALL bool sum_hides_free_columns(const State& s) {
     double any = 0;
     s.team.each(s.task.matrix.top.columns, [&](int j) {
-        const bool out = (s.ws.state[j] & (is_free | is_positive | excluded)) == is_free;
+        const bool out = (s.ws.state[j] & (is_free | is_in_factor | excluded)) == is_free;
         const double square = s.ws.square[j] + penalty_in(s, j);
         if (out && square > 0 && s.factor.row_weight * s.ws.sum_of[j] * s.ws.sum_of[j] > heavy_sum * square)
             any = 1;

@@ -61,7 +61,7 @@ SW_CALL bool keep_met_bounds(State& s) {
         any = 1;
     };
     s.team.each(s.columns(), [&](int j) {
-        if (!(s.ws.state[j] & is_positive)) look(j, s.task.reference_of(j));
+        if (!(s.ws.state[j] & is_in_factor)) look(j, s.task.reference_of(j));
     });
     s.team.sync();
     s.team.each_short(s.factor.count,

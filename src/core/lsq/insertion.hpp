@@ -71,7 +71,7 @@ SW_HD void remove(State& s, int position) {
     const int j = s.ws.order[position];
     s.team.sync();
     s.factor.leave(position);
-    if (s.team.rank() == 0) s.mark(j, s.ws.state[j] & ~is_positive);
+    if (s.team.rank() == 0) s.mark(j, s.ws.state[j] & ~is_in_factor);
     s.team.sync();
 }
 
@@ -169,7 +169,7 @@ SW_CALL bool remove_at_once(State& s) {
         for (int p = first, place = first; p < count; ++p) {
             const int32_t j = s.ws.order[p], slot = s.ws.slot[p];
             if (!(s.ws.x[p] > 0)) {
-                s.mark(j, s.ws.state[j] & ~is_positive);
+                s.mark(j, s.ws.state[j] & ~is_in_factor);
                 continue;
             }
             s.ws.order[p] = s.ws.order[place];
@@ -187,7 +187,7 @@ SW_CALL bool remove_at_once(State& s) {
         s.team.sync();
         if (place != p) swap_positions(s, p, place);
         if (enter_at_end(s, j) != Entry::entered) {
-            if (s.team.rank() == 0) s.mark(j, s.ws.state[j] & ~is_positive);
+            if (s.team.rank() == 0) s.mark(j, s.ws.state[j] & ~is_in_factor);
         } else if (s.team.rank() == 0) {
             s.ws.x[place] = value;
         }
@@ -281,7 +281,7 @@ SW_HD void mark_near(State& s, int j, bool first, int others, int32_t* near) {
 template <class State>
 SW_HD void enter(State& s, int j, const Inserted& column) {
     s.factor.accept(column);
-    if (s.team.rank() == 0) s.mark(j, s.ws.state[j] | is_positive);
+    if (s.team.rank() == 0) s.mark(j, s.ws.state[j] | is_in_factor);
     s.team.sync();
 }
 
@@ -310,7 +310,7 @@ SW_HD void take_back(State& s) {
     s.team.sync();
     s.factor.take_back();
     --s.factor.insertions;
-    if (s.team.rank() == 0) s.mark(j, s.ws.state[j] & ~is_positive);
+    if (s.team.rank() == 0) s.mark(j, s.ws.state[j] & ~is_in_factor);
     s.team.sync();
 }
 

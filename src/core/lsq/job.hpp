@@ -90,7 +90,7 @@ SW_CALL double damping_to_begin_with(const Team& team, const Task<Matrix>& task)
 struct Places {
     const void* b;
     void *x, *dual;
-    uint8_t* active;
+    uint8_t* in_factor;
 };
 
 // What else is known of an answer.
@@ -120,7 +120,7 @@ SW_HD Ended solve_general(const Team& team, const Job& job, int64_t system, Task
     run_general(s, job, system, at.b, warm, is_finite(near) ? near : 0.0);
     const bool known = s.tally.status != non_finite && s.tally.status != infeasible;
     Ended ended;
-    general_answer(s, job, system, at.b, at.x, at.dual, at.active, ended.residual, ended.violation);
+    general_answer(s, job, system, at.b, at.x, at.dual, at.in_factor, ended.residual, ended.violation);
     if (team.rank() == 0 && constraints.used_lam) {
         const double phi0 = s.search.unpenalized / (s.b_scale * s.b_scale);
         constraints.unpenalized[system] = known ? phi0 : double_nan();
@@ -153,7 +153,7 @@ SW_HD Ended solve_plain(const Team& team, const Job& job, Task<Matrix>& task, Wa
         s.tally.solves = ended.tally.solves;
         s.tally.passes = ended.tally.passes;
         run_plain(s, at.b, warm);
-        answer_plain(s, at.x, at.dual, at.active, ended.residual);
+        answer_plain(s, at.x, at.dual, at.in_factor, ended.residual);
         ended.violation = judge_plain(s, job);
         ended.tally = s.tally;
         ended.insertions += s.factor.insertions;
@@ -179,9 +179,10 @@ SW_HD void solve_system(const Team& team, const Job& job, int64_t system, Task<M
     WarmStart warm;
     if (job.warm_values) warm.values = numbers.after(job.warm_values, system * job.warm_stride);
     if (job.warm_marks) warm.marks = job.warm_marks + system * job.warm_stride;
-    if (job.options.chain && system % nnls_chain_length != 0) warm.marks = job.active + (system - 1) * n;
+    if (job.options.chain && system % nnls_chain_length != 0) warm.marks = job.in_factor + (system - 1) * n;
     const Places at{numbers.after(job.b, system * job.b_stride), numbers.after(job.x, system * n),
-                    numbers.after(job.dual, system * n), job.active ? job.active + system * n : nullptr};
+                    numbers.after(job.dual, system * n),
+                    job.in_factor ? job.in_factor + system * n : nullptr};
     Ended ended;
     if constexpr (Matrix::general)
         if (is_general(task)) ended = solve_general<Numbers>(team, job, system, task, warm, at);

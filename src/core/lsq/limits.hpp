@@ -83,7 +83,7 @@ SW_CALL double settle_multiplier(const Team& team, const Setting& task, int coun
     } else {
         double least = -double_infinity, negated_most = -double_infinity;
         team.each(task.extent.columns, [&](int j) {
-            if ((ws.state[j] & (is_positive | excluded)) || !(sum_of[j] > 0)) return;
+            if ((ws.state[j] & (is_in_factor | excluded)) || !(sum_of[j] > 0)) return;
             if (ws.state[j] & reflected)
                 least = max_of(least, -w[j] / sum_of[j]);
             else

@@ -118,10 +118,10 @@ SW_CALL Pending start_plain(State& s, WarmStart warm) {
 
 // x, w and the residual norm in the caller's units, into arrays of the caller's kind.
 template <class State>
-SW_HD void answer_plain(State& s, void* x, void* dual, uint8_t* active, double& residual) {
+SW_HD void answer_plain(State& s, void* x, void* dual, uint8_t* in_factor, double& residual) {
     const double missing = s.tally.status == non_finite ? double_nan() : 0.0;
     s.team.each(s.columns(), [&](int j) { s.numbers.write(x, j, missing); });
-    s.team.each(s.columns(), [&](int j) { active[j] = 0; });
+    s.team.each(s.columns(), [&](int j) { in_factor[j] = 0; });
     if (s.tally.status == non_finite || s.b_norm == 0) {
         s.team.each(s.columns(), [&](int j) { s.numbers.write(dual, j, missing); });
     } else {
@@ -137,7 +137,7 @@ SW_HD void answer_plain(State& s, void* x, void* dual, uint8_t* active, double& 
         const int j = s.ws.order[p];
         const double value = s.numbers.rounded(s.ws.x[p] * (s.task.scale_of(j) / s.b_scale));
         s.numbers.write(x, j, value);
-        active[j] = 1;
+        in_factor[j] = 1;
         fits = fits && is_finite(value);
     });
     residual = missing;

@@ -41,7 +41,7 @@ SW_HD void empty_factor(State& s, int update) {
     for (int p = 0; p < s.factor.count; ++p) {
         const int j = s.ws.order[p];
         s.team.sync();
-        if (s.team.rank() == 0) s.mark(j, s.ws.state[j] & ~is_positive);
+        if (s.team.rank() == 0) s.mark(j, s.ws.state[j] & ~is_in_factor);
     }
     s.team.sync();
     s.factor.restart(update);
@@ -122,7 +122,7 @@ SW_HD void remember(State& s) {
 template <class State>
 SW_CALL void rebuild(State& s, const int32_t* order, const double* x, int count, int update, bool moved) {
     for (int p = 0; p < s.factor.count; ++p)
-        if (s.team.rank() == 0) s.mark(s.ws.order[p], s.ws.state[s.ws.order[p]] & ~is_positive);
+        if (s.team.rank() == 0) s.mark(s.ws.order[p], s.ws.state[s.ws.order[p]] & ~is_in_factor);
     s.team.sync();
     const int insertions = s.factor.insertions;
     s.factor.restart(update);

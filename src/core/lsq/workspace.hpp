@@ -12,7 +12,7 @@ namespace lsq {
 // The first is a column at zero or, in the general solver, at its lower bound.
 enum ColumnState : int32_t {
     zero = 0,
-    is_positive = 1,  // in the factor
+    is_in_factor = 1,  // its column is
     barred = 2,
     reflected = 4,  // at its upper bound when out of the factor
     is_free = 8,    // without bounds

@@ -32,7 +32,7 @@ struct NnlsAttributes {
 template <class Scalar>
 ffi::Error solve_nnls(const ffi::AnyBuffer& entries, const ffi::AnyBuffer& b, const ffi::AnyBuffer& lam,
                       const NnlsAttributes& given, ffi::AnyBuffer& x, ffi::AnyBuffer& dual,
-                      ffi::AnyBuffer& active, ffi::AnyBuffer& reals, ffi::AnyBuffer& counts,
+                      ffi::AnyBuffer& in_factor, ffi::AnyBuffer& reals, ffi::AnyBuffer& counts,
                       ffi::AnyBuffer& costs) {
     const bool pulses = given.rows >= 0;
     const size_t core = pulses ? 1 : 2;
@@ -62,7 +62,7 @@ ffi::Error solve_nnls(const ffi::AnyBuffer& entries, const ffi::AnyBuffer& b, co
         job.single = sizeof(Scalar) < sizeof(double);
         job.x = x.typed_data<Scalar>() + first * n;
         job.dual = dual.typed_data<Scalar>() + first * n;
-        job.active = reinterpret_cast<uint8_t*>(active.typed_data<bool>()) + first * n;
+        job.in_factor = reinterpret_cast<uint8_t*>(in_factor.typed_data<bool>()) + first * n;
         job.residual = residual.data() + first;
         job.violation = violation.data() + first;
         int32_t** fields[] = {&job.status, &job.insertions, &job.removals,
@@ -90,7 +90,7 @@ ffi::Error solve_nnls(const ffi::AnyBuffer& entries, const ffi::AnyBuffer& b, co
 
 ffi::Error nnls_call(ffi::AnyBuffer entries, ffi::AnyBuffer b, ffi::AnyBuffer lam,
                      ffi::Result<ffi::AnyBuffer> x, ffi::Result<ffi::AnyBuffer> dual,
-                     ffi::Result<ffi::AnyBuffer> active, ffi::Result<ffi::AnyBuffer> reals,
+                     ffi::Result<ffi::AnyBuffer> in_factor, ffi::Result<ffi::AnyBuffer> reals,
                      ffi::Result<ffi::AnyBuffer> counts, ffi::Result<ffi::AnyBuffer> costs, int32_t rows,
                      int32_t columns, int32_t origin, int32_t method, int32_t update, int32_t guarded,
                      int32_t chain, int32_t max_solves, int32_t threads, double tolerance, double rounding) {
@@ -99,10 +99,10 @@ ffi::Error nnls_call(ffi::AnyBuffer entries, ffi::AnyBuffer b, ffi::AnyBuffer la
     return by_type(
         b.element_type(),
         [&] {
-            return solve_nnls<double>(entries, b, lam, given, *x, *dual, *active, *reals, *counts, *costs);
+            return solve_nnls<double>(entries, b, lam, given, *x, *dual, *in_factor, *reals, *counts, *costs);
         },
         [&] {
-            return solve_nnls<float>(entries, b, lam, given, *x, *dual, *active, *reals, *counts, *costs);
+            return solve_nnls<float>(entries, b, lam, given, *x, *dual, *in_factor, *reals, *counts, *costs);
         });
 }
 

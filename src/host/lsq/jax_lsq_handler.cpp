@@ -140,7 +140,7 @@ ffi::Error solve_lsq(const LsqArguments& from, const LsqAttributes& given, LsqRe
     std::vector<double> numbers(8 * count);
     std::vector<int32_t> tallies(9 * count);
     std::vector<int64_t> spent(4 * count);
-    std::vector<uint8_t> active(count * static_cast<size_t>(n));
+    std::vector<uint8_t> in_factor(count * static_cast<size_t>(n));
     const auto solve = [&](int64_t first, int64_t number) {
         const bool gram = all.by_gram(given.method, number, constraints.penalized);
         NnlsJob job = all.job(given, first, number, 0.0, int32_t(gram ? lsq::gram : lsq::cgs2));
@@ -158,7 +158,7 @@ ffi::Error solve_lsq(const LsqArguments& from, const LsqAttributes& given, LsqRe
         job.single = sizeof(Scalar) < sizeof(double);
         job.x = to.x.typed_data<Scalar>() + first * n;
         job.dual = to.dual.typed_data<Scalar>() + first * n;
-        job.active = active.data() + first * n;
+        job.in_factor = in_factor.data() + first * n;
         own.state = to.state.typed_data<int8_t>() + first * n;
         double** reals[] = {&job.residual,   &job.violation, &own.equality_error, &own.used_lam,
                             &own.multiplier, &own.fit,       &own.seminorm,       &own.unpenalized};

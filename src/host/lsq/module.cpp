@@ -132,7 +132,7 @@ void bind_layouts(nb::module_& m) {
     SW_FIELD(job, NnlsJob, warm_stride);
     SW_FIELD(job, NnlsJob, x);
     SW_FIELD(job, NnlsJob, dual);
-    SW_FIELD(job, NnlsJob, active);
+    SW_FIELD(job, NnlsJob, in_factor);
     SW_FIELD(job, NnlsJob, residual);
     SW_FIELD(job, NnlsJob, violation);
     SW_FIELD(job, NnlsJob, status);

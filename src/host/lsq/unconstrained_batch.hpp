@@ -287,7 +287,7 @@ private:
             for (int j = 0; j < width; ++j) out[j] = w[j] * table.unit[j];
             numbers.with(numbers.after(job.dual, row), [&](auto* to) { write_rows(out, columns, here, to); });
             const size_t bytes = static_cast<size_t>(here * columns);
-            if (job.active) std::memset(job.active + row, 1, bytes);
+            if (job.in_factor) std::memset(job.in_factor + row, 1, bytes);
             residual.write(job.residual + first, here);
             violation.write(job.violation + first, here);
             if (here == group)

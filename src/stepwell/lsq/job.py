@@ -197,7 +197,7 @@ def fill_job(
         setattr(job, name, address(warm))
         job.warm_stride = 0 if warm.shape[0] == 1 else strides_of(warm)[0]
     job.x, job.dual = address(answers.x), address(answers.dual)
-    job.active = 0 if answers.in_factor is None else address(answers.in_factor)
+    job.in_factor = 0 if answers.in_factor is None else address(answers.in_factor)
     reals, counts = address(answers.reals), address(answers.counts)
     job.residual, job.violation = reals, reals + 8 * systems
     for k, name in enumerate(COUNTS):

@@ -156,11 +156,11 @@ SW_HD bool write_vectors(State& s) {
     const int64_t row = s.system * given;
     void *out = s.numbers.after(s.job.x, row), *dual = s.numbers.after(s.job.dual, row);
     // (A byte that is written might be any of what is known here: so it is read before.)
-    uint8_t* const active = s.job.active ? s.job.active + row : nullptr;
+    uint8_t* const marks = s.job.in_factor ? s.job.in_factor + row : nullptr;
     int8_t* const states = constraints.general ? constraints.state + row : nullptr;
     const uint64_t in_factor = s.in_factor, masked = s.masked;
     if constexpr (State::has_sweeps && State::shares && !State::bounded) {
-        if (active) s.lanes.write_bytes(active, given, in_factor, 1, 0, 0);
+        if (marks) s.lanes.write_bytes(marks, given, in_factor, 1, 0, 0);
         if (states) s.lanes.write_bytes(states, given, ~in_factor, 0xff, masked, 2);
         s.numbers.with(dual, [&](auto* to) { s.lanes.scale_into(to, s.w, s.products.unit, given); });
         return s.numbers.with(
@@ -182,7 +182,7 @@ SW_HD bool write_vectors(State& s) {
         const double rounded = s.numbers.rounded(value);
         s.numbers.write(out, j, rounded);
         s.numbers.write(dual, j, dual_in_units(s, j));
-        if (active) active[j] = is_in_factor;
+        if (marks) marks[j] = is_in_factor;
         if (states) states[j] = static_cast<int8_t>(state);
         odd += rounded - rounded;
     });

@@ -95,7 +95,7 @@ public:
             dual[j] = Scalar(std::ldexp(dual_[j], s_.exponents[j] + s_.b_exponent));
             const bool between =
                 set_.place[j] == Place::free && double(x[j]) > s_.lower(j) && double(x[j]) < s_.upper(j);
-            if (job.active) job.active[row + j] = between;
+            if (job.in_factor) job.in_factor[row + j] = between;
             if (job.constraints.general)
                 job.constraints.state[row + j] = between || set_.place[j] == Place::free
                                                      ? state_of(j, double(x[j]))
