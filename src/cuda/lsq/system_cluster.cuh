@@ -116,7 +116,7 @@ __device__ __noinline__ int place(bool yes, int& all) {
 }  // namespace cluster
 
 template <int threads, int blocks>
-class SystemCluster : public WarpLanes {
+class SystemCluster : public LanesOfWarp {
     static constexpr int warps = threads / 32;
 
 public:

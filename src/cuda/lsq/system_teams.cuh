@@ -62,8 +62,8 @@ __device__ __noinline__ Largest largest(double value, int index) {
 
 }  // namespace block
 
-// The lanes of a row are those of a warp, in either team.
-class WarpLanes {
+// The lanes of a row: those of a warp, in each of these teams.
+class LanesOfWarp {
 public:
     __device__ int lane() const { return threadIdx.x & 31; }
     __device__ int lanes() const { return 32; }
@@ -81,7 +81,7 @@ public:
 
 // Has no state: what a member knows stays in its registers. The number of threads is that of the launch.
 template <int threads>
-class SystemBlock : public WarpLanes {
+class SystemBlock : public LanesOfWarp {
 public:
     __device__ int rank() const { return threadIdx.x; }
     __device__ int size() const { return threads; }
@@ -130,7 +130,7 @@ public:
 };
 
 // One warp: several share a block, each with a system of its own.
-class SystemWarp : public WarpLanes {
+class SystemWarp : public LanesOfWarp {
 public:
     __device__ int rank() const { return threadIdx.x & 31; }
     __device__ int size() const { return 32; }
