@@ -13,13 +13,13 @@ typedef SW_SCALAR Scalar;
 typedef Complex<Scalar> Element;
 constexpr int threads = SW_THREADS, max_rows = 16;
 
-struct TvProblem {
+struct DeviceTvProblem {
     const TvLaunch& job;
     int64_t index, offset, block;  // offset of its images; fields of differences are `block` apart
     int pixels;
     Shrinking<Scalar> how;
 
-    __device__ TvProblem(const TvLaunch& given, int64_t problem)
+    __device__ DeviceTvProblem(const TvLaunch& given, int64_t problem)
         : job(given), index(problem), pixels(int(given.side0 * given.side1 * given.side2)) {
         offset = index * pixels;
         block = job.batch * pixels;

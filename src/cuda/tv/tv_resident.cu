@@ -91,13 +91,13 @@ struct Lines {
 };
 
 struct Resident {
-    const TvProblem& p;
+    const DeviceTvProblem& p;
     const int height, width;
     Lines down, along;  // lines of the first axis, and of the last
     Element *here, *there;
 
     // `numbers` and `places` are the tables of both axes, `memory` has room for two copies of the image.
-    __device__ Resident(const TvProblem& problem, const Scalar* numbers, const int32_t* places,
+    __device__ Resident(const DeviceTvProblem& problem, const Scalar* numbers, const int32_t* places,
                         Element* memory)
         : p(problem),
           height(problem.side(0)),
@@ -303,7 +303,7 @@ struct Resident {
 extern "C" __global__ void __launch_bounds__(threads) tv_resident(const __grid_constant__ TvLaunch job) {
     extern __shared__ __align__(16) double memory[];
     __shared__ double sums[max_rows * (threads / 32) + max_rows];
-    const TvProblem p(job, blockIdx.x);
+    const DeviceTvProblem p(job, blockIdx.x);
     // The tables of both axes, and behind them two copies of the image, from an even number on.
     const int sides = int(job.side0 + job.side1), entries = 2 * (1 + max_stages) + sides;
     Scalar* numbers = reinterpret_cast<Scalar*>(memory);

@@ -8,12 +8,12 @@
 
 // A panel of lines in shared memory.
 struct Panel {
-    const TvProblem& problem;
+    const DeviceTvProblem& problem;
     CosinePlan<Scalar> plan;
     Element* elements;
     int first, lines, step, lanes, apart;
 
-    __device__ Panel(const TvProblem& p, Element* memory, int panel) : problem(p), elements(memory) {
+    __device__ Panel(const DeviceTvProblem& p, Element* memory, int panel) : problem(p), elements(memory) {
         const int axis = p.job.axis;
         plan.n = p.side(axis);
         const int32_t* places = static_cast<const int32_t*>(p.job.places);
@@ -106,7 +106,7 @@ struct Panel {
 };
 
 // Coefficients plus the linear part, stored; their inner products with the rows of Woodbury's formula.
-static __device__ void finish_with_dots(const TvProblem& p, const Panel& panel, int index) {
+static __device__ void finish_with_dots(const DeviceTvProblem& p, const Panel& panel, int index) {
     constexpr int warps = threads / 32;
     __shared__ double shared[max_rows * warps];
     Scalar* image = p.at(p.job.image);
@@ -134,7 +134,7 @@ static __device__ void finish_with_dots(const TvProblem& p, const Panel& panel, 
 }
 
 // The factors by which Woodbury's formula takes off the rows, from the inner products of all panels.
-static __device__ void mix_rows(const TvProblem& p, Scalar* mix) {
+static __device__ void mix_rows(const DeviceTvProblem& p, Scalar* mix) {
     __shared__ double products[max_rows];
     const int rows = p.job.rows;
     const double* partial = static_cast<const double*>(p.job.partial) + p.index * p.job.panels * rows;
@@ -163,7 +163,7 @@ extern "C" __global__ void __launch_bounds__(threads) tv_lines(const __grid_cons
     __shared__ Scalar mix[max_rows];
     const int64_t index = blockIdx.x / job.panels;
     if (is_done(job, index)) return;
-    const TvProblem p(job, index);
+    const DeviceTvProblem p(job, index);
     const int own = int(blockIdx.x % job.panels);
     const Panel panel(p, reinterpret_cast<Element*>(memory), own);
     Scalar* image = p.at(job.image);
@@ -203,7 +203,7 @@ extern "C" __global__ void tv_next(const __grid_constant__ TvLaunch job) {
 extern "C" __global__ void __launch_bounds__(threads) tv_update(const __grid_constant__ TvLaunch job) {
     const int64_t blocks = gridDim.x / job.batch, index = blockIdx.x / blocks;
     if (is_done(job, index)) return;
-    const TvProblem p(job, index);
+    const DeviceTvProblem p(job, index);
     const Scalar over = Scalar(job.over);
     const Scalar* x = p.at(job.image);
     Scalar* to = p.at(job.w);
