@@ -15,7 +15,7 @@ using namespace stepwell::lsq;
 // A dense system of random numbers; `job` points into it.
 struct RandomSystem {
     template <class Random>
-    RandomSystem(int m, int n, Options options, Random& random)
+    RandomSystem(int m, int n, NnlsOptions options, Random& random)
         : a(static_cast<size_t>(m) * n), b(m), start(n) {
         std::uniform_real_distribution<double> uniform(0, 1);
         for (double& value : a) value = uniform(random);

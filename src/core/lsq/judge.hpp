@@ -163,7 +163,7 @@ SW_HD double violation_of(const Job& job, const Measured& x) {
 
 // Whether the certificate holds. `single`: x is rounded to single precision.
 SW_HD bool is_certified(const Job& job, const Measured& x, double violation, bool single) {
-    const Options& options = job.options;
+    const NnlsOptions& options = job.options;
     const bool summed = job.constraints.general && job.constraints.summed;
     const double rounding = options.rounding * (summed ? allowed_with_sum : allowed_rounding),
                  credible = max_of(options.tolerance, single ? credible_in_single : credible_violation);

@@ -96,7 +96,7 @@ struct State {
 #if defined(__CUDACC__)
         return false;
 #else
-        const Options& options = task.options;
+        const NnlsOptions& options = task.options;
         if (!options.interrupted) return false;
         return team.max(team.rank() == 0 ? double(options.interrupted(options.watch)) : 0.0) > 0;
 #endif

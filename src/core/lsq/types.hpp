@@ -36,7 +36,6 @@ template <class T>
 using IfConstrained = T;
 #endif
 
-typedef NnlsOptions Options;
 typedef NnlsConstraints Constraints;
 
 // Whether violations are over |b|, not |b| + sum |a_j| |x_j|.

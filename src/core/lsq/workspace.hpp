@@ -197,13 +197,13 @@ struct Workspace {
 // What all members of a team read and none writes while a system is solved; on a device it lies in shared
 // memory, where a copy a thread would crowd out the cache.
 struct Setting {
-    Options options;
+    NnlsOptions options;
     Extent extent;
     Shared shared;
     Workspace ws;
     Envelope envelope;
 
-    SW_HD void arrange(const Options& wanted, const Extent& sizes, const Shared& common, Arena arena) {
+    SW_HD void arrange(const NnlsOptions& wanted, const Extent& sizes, const Shared& common, Arena arena) {
         options = wanted;
         extent = sizes;
         shared = common;

@@ -15,7 +15,7 @@ namespace lsq {
 
 // A task with memory of its own.
 struct OwnTask {
-    OwnTask(const Options& options, const Extent& extent, const Shared& shared)
+    OwnTask(const NnlsOptions& options, const Extent& extent, const Shared& shared)
         : memory(Workspace::bytes(extent)) {
         task.arrange(options, extent, shared, Arena{nullptr, 0, memory.get()});
     }

@@ -18,7 +18,7 @@ constexpr int most_positions = 40;
 // Where the products of a batch's columns come from; no_source where another solver has to see to all of it.
 constexpr int no_source = -1;
 inline int source_of(const Job& job, bool form_gram) {
-    const Options& options = job.options;
+    const NnlsOptions& options = job.options;
     const Constraints& constraints = job.constraints;
     const int columns = job.columns + constraints.slack;
     if (options.update != lsq::gram || !options.guarded || options.chain || job.pulse_length || columns == 0)
