@@ -83,7 +83,7 @@ SW_HD void begin_set(State& s) {
 template <class State>
 SW_HD bool iterate(State& s) {
     if (--s.turns_left < 0) return false;
-    if (!s.way.open) {
+    if (!s.in_progress.open) {
         const Verdict verdict = judge_point(s);
         if (verdict == Verdict::recompute_from_A) return true;
         if (verdict == Verdict::hand_over) return false;
@@ -130,7 +130,7 @@ SW_HD Verdict judge_point(State& s) {
         dual_from_table<false>(s);
         s.refinements += !was_projected;
         s.settled = true;
-        s.way = {true};
+        s.in_progress = {true};
         return Verdict::step;
     }
     if (!s.from_table)
@@ -143,7 +143,7 @@ SW_HD Verdict judge_point(State& s) {
     const bool refines =
         s.count > 0 && (wanted || (steep && (nothing_left || s.slope > 0.1 * s.top) && s.refinements < 3));
     double inward = 0;
-    uint64_t entering = Way::none;
+    uint64_t entering = no_columns;
     if (refines) {
         s.refinements += !was_projected;
     } else if (nothing_left) {
@@ -160,7 +160,7 @@ SW_HD Verdict judge_point(State& s) {
         // (A dual that is not a number is none of these.)
         if (!(s.top > s.slack) || s.count == State::positions || (!s.from_table && ++s.looks > 4))
             return Verdict::hand_over;
-        uint64_t columns = Way::none;
+        uint64_t columns = no_columns;
         if constexpr (State::has_sweeps && !State::summed) columns = damped_columns_at_peaks(s);
         if (columns) {
             entering = columns;
@@ -178,7 +178,7 @@ SW_HD Verdict judge_point(State& s) {
         s.refinements = 0;
     }
     s.settled = true;
-    s.way = {true, 1, inward, entering};
+    s.in_progress = {true, 1, inward, entering};
     return Verdict::step;
 }
 

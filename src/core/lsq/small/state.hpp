@@ -1,6 +1,6 @@
 // A small system: what is known of it, and where it stands. The parts of the solver are functions of it, a
 // file each: passes over the rows of A (rows.hpp), how it begins (start.hpp, sums.hpp, guess.hpp), the dual
-// (dual.hpp), the factor (factor.hpp), columns in and out of it (set.hpp), the way to a solution (steps.hpp),
+// (dual.hpp), the factor (factor.hpp), columns in and out of it (set.hpp), steps to a solution (steps.hpp),
 // the search for lambda (search.hpp), the answer (answer.hpp), and the iteration of them all (solver.hpp).
 //
 // Everything is in tables of products. Where a thread has a system of its own, indices go the same way for
@@ -18,17 +18,18 @@ SW_BEGIN
 namespace lsq {
 namespace small {
 
-// The way from x to the solution on the columns of the factor.
-struct Way {
-    static constexpr uint64_t none = 0;
-    bool open = false;  // x is on it
+constexpr uint64_t no_columns = 0;  // as a set of columns, a bit each
+
+// The step from x to the solution on the columns of the factor, which bounds may cut into parts.
+struct StepInProgress {
+    bool open = false;  // parts are left to take
     double left = 1;    // so much of the dual is left
-    // One column that entered, at the last place, has to go so: 1 up, -1 down; 0 where there is none, or more
-    // than one.
+    // Where one column entered, at the last place: its unknown has to rise (1) or to fall (-1). 0: none
+    // entered, or several.
     double inward = 0;
-    // The columns that entered, where the duals of the others in the factor are left as they are, rounding
-    // that a step of refinement sees to; else none.
-    uint64_t entered = none;
+    // The columns that entered, where the step solves for their duals alone: those of the other columns in
+    // the factor are rounding, which a step of refinement sees to. Else none.
+    uint64_t entered = no_columns;
 };
 
 // Where the search for lambda stands. phi is the squared residual.
@@ -127,7 +128,7 @@ struct State {
     int factored = 0;  // rows of L that are there
 
     Counts counts;
-    Way way;
+    StepInProgress in_progress;
     // Whether the next step may be a projected one: all of it is taken, and what would be beyond a bound is
     // at that bound, so that x is no solution; and whether the last one was.
     bool may_project = false, was_projected = false;
@@ -143,8 +144,8 @@ struct State {
     // be.
     int refinements = 0, looks = 0, limit = 0;
     int turns_left = 0;  // with this lambda: few of them solve nothing
-    // Projected steps that there may be; after them every step ends where a bound is met, so that nothing
-    // goes to and fro.
+    // How many projected steps there may still be. Afterwards every step ends where a bound is met, so that
+    // no column enters and leaves for ever.
     int projections_left = 0;
 
     SW_HD State(const Job& job, int64_t system, const Products& products, const Lanes& lanes,

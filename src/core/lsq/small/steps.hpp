@@ -17,30 +17,30 @@ SW_HD bool advance(State& s, int max_solves) {
     const bool projects = State::has_sweeps && s.may_project;
     s.may_project = false;
     ++s.counts.solves;
-    solve(s, s.way.left, s.way.entered);
-    if (s.way.inward != 0) {
+    solve(s, s.in_progress.left, s.in_progress.entered);
+    if (s.in_progress.inward != 0) {
         bool outward = false;
         s.each_in_factor([&](int j, int t) {
-            if (s.way.entered & bit_of(j)) outward = !(s.way.inward * s.step[t] > 0);
+            if (s.in_progress.entered & bit_of(j)) outward = !(s.in_progress.inward * s.step[t] > 0);
         });
         if (s.lanes.any(outward)) return false;
-        s.way.inward = 0;
+        s.in_progress.inward = 0;
     }
     double alpha = room_in_bounds(s);
     if (!s.lanes.any(alpha < double_infinity)) {
         take_all(s);
-        s.way.open = false;
+        s.in_progress.open = false;
         return true;
     }
     if (projects) {
-        s.way.open = false;
+        s.in_progress.open = false;
         s.was_projected = true;
         return walk(s, 1);
     }
     alpha = min_of(s.lanes.least(alpha), 1.0);
     if (!walk(s, alpha)) return false;
-    s.way.left *= 1 - alpha;
-    s.way.open = s.count > 0;
+    s.in_progress.left *= 1 - alpha;
+    s.in_progress.open = s.count > 0;
     return true;
 }
 
@@ -49,7 +49,7 @@ SW_HD bool advance(State& s, int max_solves) {
 template <class State>
 SW_HD bool go_freely(State& s) {
     ++s.counts.solves;
-    solve(s, 1, Way::none);
+    solve(s, 1, no_columns);
     if (s.lanes.any(room_in_bounds(s) < double_infinity)) return false;
     take_all(s);
     return true;
@@ -64,13 +64,13 @@ SW_HD void projected_step(State& s) {
         if (s.products.guess)  // which x is already
             for (int j = 0; j < kept_columns; ++j) s.step[j] = 0;
         else
-            solve(s, 1, Way::none);
+            solve(s, 1, no_columns);
         const uint64_t gone = s.lanes.projected_step(s.x, s.step, s.in_factor);
         s.nonzero |= s.in_factor;
         if (gone) leave(s, gone, 0, gone);
         return;
     }
-    solve(s, 1, Way::none);
+    solve(s, 1, no_columns);
     walk(s, 1);
 }
 
