@@ -14,7 +14,7 @@ void solve(const HostJob& host) {
     const int64_t work = int64_t(host.job.rows) * host.job.columns;
     // Fewer systems than threads, each large: the threads work on one system together.
     const bool together = host.job.systems < host.threads && work >= large_system;
-    together ? solve_together(host) : solve_side_by_side(host);
+    together ? solve_by_all_threads(host) : solve_by_one_thread_each(host);
 }
 
 template <class Matrix>

@@ -14,9 +14,9 @@ SW_BEGIN
 namespace lsq {
 
 // Every system by one thread.
-void solve_side_by_side(const HostJob& host);
+void solve_by_one_thread_each(const HostJob& host);
 // One system after the other, each by all threads.
-void solve_together(const HostJob& host);
+void solve_by_all_threads(const HostJob& host);
 
 // Reads the matrices of a batch. A pulse of floats is handed on as double numbers, exactly, in memory of this
 // reader: the solver works with these anyway, and one kind of convolution serves both.

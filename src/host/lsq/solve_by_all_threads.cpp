@@ -5,7 +5,7 @@
 SW_BEGIN
 namespace lsq {
 
-void solve_together(const HostJob& host) {
+void solve_by_all_threads(const HostJob& host) {
     const Job& job = host.job;
     MatrixReader matrices(host);
     OwnTask own(job.options, extent_of(job, matrices.read(0), host.threads, true), Shared());

@@ -27,7 +27,7 @@ struct ThreadState {
 
 }  // namespace
 
-void solve_side_by_side(const HostJob& host) {
+void solve_by_one_thread_each(const HostJob& host) {
     const Job& job = host.job;
     MatrixReader matrices(host);
     const bool share = shares_columns(job);
