@@ -61,7 +61,7 @@ def test_parts_of_chunks_keep_a_device_evenly_at_work():
 
 def test_staged_memory_is_what_the_sweeps_stage():
     """Two stages of history rows, in blocks of eight, and the inputs once, each row padded by eight numbers; or, where
-    that is more, for every thread a lot of each of up to 20 rows and, with a narrow history, of two times the vectors.
+    that is more, for every thread a pack of each of up to 20 rows and, with a narrow history, of two times the vectors.
     (A kernel that counts otherwise does not compile.)
     """
     assert cuda.staged_bytes(8, False, 2, False, 256) == (2 * 16 + 6) * (256 + 8) * 8

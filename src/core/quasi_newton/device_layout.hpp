@@ -119,9 +119,9 @@ SW_HD constexpr bool takes_pieces(int capacity, int real_bytes, int kept_bytes, 
 }
 constexpr int piece_length = 64;
 constexpr int piece_sums = 18;  // of a thread, at most
-// The aim sweep, too, has few rows on their way through shared memory: each thread a lot of neighbouring
+// The aim sweep, too, has few rows on their way through shared memory: each thread a pack of neighbouring
 // elements, as many as one load can take. More of them where the history is narrower than the vectors.
-SW_HD constexpr bool stages_lots(int capacity, int real_bytes, int kept_bytes, int threads) {
+SW_HD constexpr bool stages_packs(int capacity, int real_bytes, int kept_bytes, int threads) {
     return stages_rows(capacity, threads) && capacity <= (kept_bytes < real_bytes ? 10 : 8);
 }
 
@@ -142,11 +142,11 @@ SW_HD constexpr int inputs_ahead_of(int kept_bytes) {
 SW_HD constexpr int stage_bytes_of(int capacity, int kept_bytes, int threads) {
     return 8 * row_blocks_of(capacity) * kept_bytes * pitch_of(capacity, kept_bytes, threads);
 }
-// What a thread takes of a vector at a time in the aim sweep: 16 bytes, where lots are staged. Where a warp
+// What a thread takes of a vector at a time in the aim sweep: 16 bytes, where packs are staged. Where a warp
 // has a problem to itself it takes so many elements of a row in the absorb sweep as well: of narrow ones
 // four, so that the lanes which share a row read all of the 32 bytes that come with each.
-SW_HD constexpr int lot_length(int capacity, int real_bytes, int kept_bytes, int threads) {
-    if (stages_lots(capacity, real_bytes, kept_bytes, threads)) return 16 / real_bytes;
+SW_HD constexpr int pack_length_of(int capacity, int real_bytes, int kept_bytes, int threads) {
+    if (stages_packs(capacity, real_bytes, kept_bytes, threads)) return 16 / real_bytes;
     return threads == warp_threads && kept_bytes < 8 ? 4 : 2;
 }
 // Numbers of a block that sums over its threads and warps take between the sweeps, in what was staged
@@ -155,21 +155,21 @@ constexpr int max_blocks_at_once = 5;
 SW_HD constexpr int fold_length_of(int threads) {
     return chunk_numbers * (threads + 4);  // those of a thread lie so far apart, in different banks
 }
-// Dynamic shared memory of a block: what the absorb sweep stages, or a lot of every row for each thread and,
+// Dynamic shared memory of a block: what the absorb sweep stages, or a pack of every row for each thread and,
 // with a narrow history, of two times the vectors (x, g, bounds, weight).
 SW_HD constexpr int staged_bytes_of(int capacity, int real_bytes, int kept_bytes, int bound_rows,
                                     bool weighted, int threads) {
     if (!stages_rows(capacity, threads)) return 0;
-    const int lot_bytes = lot_length(capacity, real_bytes, kept_bytes, threads) * kept_bytes;
+    const int pack_bytes = pack_length_of(capacity, real_bytes, kept_bytes, threads) * kept_bytes;
     const int vectors = input_rows_of(bound_rows, weighted) * real_bytes;
     const int tiles = 2 * stage_bytes_of(capacity, kept_bytes, threads) +
                       inputs_ahead_of(kept_bytes) * vectors * pitch_of(capacity, kept_bytes, threads);
     const bool pieces = takes_pieces(capacity, real_bytes, kept_bytes, weighted, threads);
     const int absorb =
         pieces ? threads / 32 * vectors * piece_length + threads * piece_sums * int(sizeof(double)) : tiles;
-    const bool lots = stages_lots(capacity, real_bytes, kept_bytes, threads);
+    const bool packs = stages_packs(capacity, real_bytes, kept_bytes, threads);
     const int ahead = kept_bytes < real_bytes ? 2 * (input_rows_of(bound_rows, weighted) - 2) * 16 : 0;
-    const int aim = lots ? threads * (2 * capacity * lot_bytes + ahead) : 0;
+    const int aim = packs ? threads * (2 * capacity * pack_bytes + ahead) : 0;
     const int numbers = max_of(fold_length_of(threads), 64 * (threads / 32) * max_blocks_at_once);
     return max_of(max_of(absorb, aim), numbers * int(sizeof(double)));
 }

@@ -32,7 +32,7 @@ struct AbsorbInput {
     // Two neighbouring elements of every vector, of those before the end.
     template <Gather gather>
     __device__ static void fetch_two(const Vectors& v, int64_t i, int64_t end, Real* to, int pitch) {
-        if (!v.in_lots || i + 2 > end) {
+        if (!v.in_packs || i + 2 > end) {
             if (i < end) fetch<gather>(v, i, to, pitch);
             if (i + 1 < end) fetch<gather>(v, i + 1, to + 1, pitch);
             return;

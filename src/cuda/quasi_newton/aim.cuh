@@ -31,22 +31,22 @@ __device__ inline void step_chunk(const Vectors& v, double step, const Chunk& c)
     });
 }
 
-using HistoryLot = LotOf<Kept>;
+using HistoryPack = PackOf<Kept>;
 
-// What is needed of the history is known by the inputs of a lot, which are therefore read before: into
-// registers a lot before; or through shared memory, where registers are short or the way is: with a narrow
-// history two lots before, else one.
-enum class Ahead { none, registers, one_lot, two_lots };
+// What is needed of the history is known by the inputs of a pack, which are therefore read before: into
+// registers a pack before; or through shared memory, where registers are short or the way is: with a narrow
+// history two packs before, else one.
+enum class Ahead { none, registers, one_pack, two_packs };
 constexpr Ahead ahead = !bounded || !staged ? Ahead::none
-                        : !lots_staged      ? Ahead::one_lot
-                        : narrowed          ? Ahead::two_lots
+                        : !packs_staged     ? Ahead::one_pack
+                        : narrowed          ? Ahead::two_packs
                                             : Ahead::registers;
-constexpr bool ahead_shared = ahead == Ahead::one_lot || ahead == Ahead::two_lots;
+constexpr bool ahead_shared = ahead == Ahead::one_pack || ahead == Ahead::two_packs;
 
-// What the sweep reads of a lot besides the history.
+// What the sweep reads of a pack besides the history.
 struct AimInput {
     static constexpr int rows = weight_row - 2 + weighted;
-    Lot x = {}, g = {}, lower = {}, upper = {}, weight = {};
+    Pack x = {}, g = {}, lower = {}, upper = {}, weight = {};
 
     __device__ AimInput(const Vectors& v, const BoundNumbers& numbers, Index i, int count) {
         x = v.some(v.at + i, count);
@@ -63,7 +63,7 @@ struct AimInput {
         if (!bounded) return true;
         bool found = false;
 #pragma unroll
-        for (int k = 0; k < lot; ++k) {
+        for (int k = 0; k < pack_length; ++k) {
             const bool held =
                 is_held(double(x.of[k]), double(g.of[k]), double(lower.of[k]), double(upper.of[k]));
             found |= k < count && !held;
@@ -74,15 +74,15 @@ struct AimInput {
     // The same on its way through shared memory, where a thread has a place of its own, or two.
     __device__ static void fetch(const Vectors& v, Index i, int count, int which) {
         begin_copies();
-        const bool whole = v.in_lots && count == lot;
+        const bool whole = v.in_packs && count == pack_length;
         const auto copy = [&](int row, const Real* from) {
             Real* to = place(which, row)->of;
             if (whole) {
-                copy_async<sizeof(Lot)>(StagePlace(to), from + i);
+                copy_async<sizeof(Pack)>(StagePlace(to), from + i);
                 return;
             }
 #pragma unroll
-            for (int k = 0; k < lot; ++k) {
+            for (int k = 0; k < pack_length; ++k) {
                 if (k < count) copy_element(to + k, from + i + k);
             }
         };
@@ -103,22 +103,22 @@ struct AimInput {
     }
 
 private:
-    static constexpr int begin = lots_staged ? 2 * capacity * threads * int(sizeof(HistoryLot)) : 0;
+    static constexpr int begin = packs_staged ? 2 * capacity * threads * int(sizeof(HistoryPack)) : 0;
     static_assert(!ahead_shared ||
-                  begin + (lots_staged ? 2 : 1) * rows * threads * int(sizeof(Lot)) <= staged_bytes);
+                  begin + (packs_staged ? 2 : 1) * rows * threads * int(sizeof(Pack)) <= staged_bytes);
 
-    __device__ static Lot* place(int which, int row) {
-        return reinterpret_cast<Lot*>(dynamic_shared + begin) + (which * rows + row) * threads + threadIdx.x;
+    __device__ static Pack* place(int which, int row) {
+        return reinterpret_cast<Pack*>(dynamic_shared + begin) + (which * rows + row) * threads + threadIdx.x;
     }
-    __device__ static Lot all_of(Real value) {
-        Lot found;
+    __device__ static Pack all_of(Real value) {
+        Pack found;
 #pragma unroll
-        for (int k = 0; k < lot; ++k) found.of[k] = value;
+        for (int k = 0; k < pack_length; ++k) found.of[k] = value;
         return found;
     }
 };
 
-// Element k of a lot; adds what the decision needs.
+// Element k of a pack; adds what the decision needs.
 __device__ inline Aimed aim_element(const State& state, const AimInput& in, int k, double toward_y,
                                     double toward_s, CarefulSum& slope, AimTotals& sums) {
     const double x = in.x.of[k], g = in.g.of[k];
@@ -152,19 +152,20 @@ struct AimPlan {
     double y[capacity], s[capacity];
 };
 
-// Σ coefficient · row at the elements of a lot.
+// Σ coefficient · row at the elements of a pack.
 struct Combined {
-    double y[lot] = {}, s[lot] = {};
+    double y[pack_length] = {}, s[pack_length] = {};
 };
-__device__ inline void add_multiple(double (&sum)[lot], double coefficient, const HistoryLot& row) {
+__device__ inline void add_multiple(double (&sum)[pack_length], double coefficient, const HistoryPack& row) {
 #pragma unroll
-    for (int k = 0; k < lot; ++k) sum[k] += coefficient * double(widened(row.of[k]));
+    for (int k = 0; k < pack_length; ++k) sum[k] += coefficient * double(widened(row.of[k]));
 }
 
-// A thread's lots straight from global memory: up to ten pairs are all on their way before the first is used.
-class DirectLots {
+// A thread's packs straight from global memory: up to ten pairs are all on their way before the first is
+// used.
+class DirectPacks {
 public:
-    __device__ DirectLots(const Vectors& v, const AimPlan& plan, int r, Index) : v(v), plan(plan), r(r) {}
+    __device__ DirectPacks(const Vectors& v, const AimPlan& plan, int r, Index) : v(v), plan(plan), r(r) {}
 
     __device__ void begin(Index, bool) const {}
     template <class Next>
@@ -174,11 +175,11 @@ public:
         int a = 0;
 #pragma unroll 1
         for (; a + group <= r; a += group) {
-            HistoryLot y[group], s[group];
+            HistoryPack y[group], s[group];
 #pragma unroll
             for (int k = 0; k < group; ++k) {
-                y[k] = stream_lot(v.y + plan.offsets[a + k] + i);
-                s[k] = stream_lot(v.s + plan.offsets[a + k] + i);
+                y[k] = stream_pack(v.y + plan.offsets[a + k] + i);
+                s[k] = stream_pack(v.s + plan.offsets[a + k] + i);
             }
 #pragma unroll
             for (int k = 0; k < group; ++k) {
@@ -188,8 +189,8 @@ public:
         }
 #pragma unroll 1
         for (; a < r; ++a) {
-            const HistoryLot y = stream_lot(v.y + plan.offsets[a] + i);
-            const HistoryLot s = stream_lot(v.s + plan.offsets[a] + i);
+            const HistoryPack y = stream_pack(v.y + plan.offsets[a] + i);
+            const HistoryPack s = stream_pack(v.s + plan.offsets[a] + i);
             add_multiple(toward.y, plan.y[a], y);
             add_multiple(toward.s, plan.s[a], s);
         }
@@ -201,25 +202,25 @@ private:
     const int r;
 };
 
-// Lots on their way through shared memory: those of Y and those of S take turns, so that one half of the next
-// lot is fetched while the other half of this one is worked on. A thread fetches what it uses itself, and
-// waits for nobody. Where all variables of a lot are held, nothing is fetched.
-class StagedLots {
+// Packs on their way through shared memory: those of Y and those of S take turns, so that one half of the
+// next pack is fetched while the other half of this one is worked on. A thread fetches what it uses itself,
+// and waits for nobody. Where all variables of a pack are held, nothing is fetched.
+class StagedPacks {
 public:
     // `end` of the chunk: beyond it nothing is fetched, which would still be on its way when the memory has
     // other uses.
-    __device__ StagedLots(const Vectors& v, const AimPlan& plan, int r, Index end)
+    __device__ StagedPacks(const Vectors& v, const AimPlan& plan, int r, Index end)
         : v(v),
           plan(plan),
           end(r > 0 ? end : 0),
-          mine(reinterpret_cast<HistoryLot*>(dynamic_shared) + threadIdx.x) {}
+          mine(reinterpret_cast<HistoryPack*>(dynamic_shared) + threadIdx.x) {}
 
-    // Before the first lot.
+    // Before the first pack.
     __device__ void begin(Index i, bool needed) const {
         fetch(i, needed, 0);
         fetch(i, needed, capacity);
     }
-    // Takes the lot at i; the one at `following` is begun, if next() says that it is needed.
+    // Takes the pack at i; the one at `following` is begun, if next() says that it is needed.
     template <class Next>
     __device__ void take(Index, bool needed, Index following, const Next& next, Combined& toward) const {
         add_rows(toward.y, plan.y, needed, 0);
@@ -233,7 +234,7 @@ private:
     const Vectors& v;
     const AimPlan& plan;
     const Index end;
-    HistoryLot* const mine;  // the next one of this thread is a block's further
+    HistoryPack* const mine;  // the next one of this thread is a block's further
 
     // One half: `first` is 0 for Y, and the number of rows before them for S.
     __device__ void fetch(Index i, bool needed, int first) const {
@@ -244,46 +245,47 @@ private:
             to.settle();
 #pragma unroll
             for (int a = 0; a < capacity; ++a)
-                copy_kept<sizeof(HistoryLot)>(to.after((first + a) * threads * int(sizeof(HistoryLot))),
-                                              from + plan.offsets[a]);
+                copy_kept<sizeof(HistoryPack)>(to.after((first + a) * threads * int(sizeof(HistoryPack))),
+                                               from + plan.offsets[a]);
         }
         commit_copies();
     }
-    __device__ void add_rows(double (&sum)[lot], const double* coefficients, bool needed, int first) const {
-        await_copies<ahead == Ahead::two_lots ? 2 : 1>();  // the other half, and inputs
+    __device__ void add_rows(double (&sum)[pack_length], const double* coefficients, bool needed,
+                             int first) const {
+        await_copies<ahead == Ahead::two_packs ? 2 : 1>();  // the other half, and inputs
         if (end == 0 || !needed) return;
 #pragma unroll
         for (int a = 0; a < capacity; ++a) add_multiple(sum, coefficients[a], mine[(first + a) * threads]);
     }
 };
 
-using Lots = Choice<lots_staged, StagedLots, DirectLots>::type;
+using Packs = Choice<packs_staged, StagedPacks, DirectPacks>::type;
 
 // The point that the sweep aims from becomes the accepted one.
 __device__ inline void aim_chunk(const Vectors& v, const State& state, const AimPlan& plan, const Chunk& c,
                                  CarefulSum& slope, AimTotals& sums) {
     const BoundNumbers numbers(v);
-    const Lots lots(v, plan, state.pairs, c.n);
-    // Of the elements of a lot: how many there are, none beyond the end.
-    const auto count_at = [&](Index i) { return int(clamp_to(c.n - i, Index(0), Index(lot))); };
+    const Packs packs(v, plan, state.pairs, c.n);
+    // Of the elements of a pack: how many there are, none beyond the end.
+    const auto count_at = [&](Index i) { return int(clamp_to(c.n - i, Index(0), Index(pack_length))); };
     int place = threadIdx.x;
-    Index i = c.element<lot>(place), following;
+    Index i = c.element<pack_length>(place), following;
     AimInput in(v, numbers, i, ahead == Ahead::registers ? count_at(i) : 0);
     bool needed = true;
     if (ahead_shared) AimInput::fetch(v, i, count_at(i), 0);
-    if (ahead == Ahead::two_lots) {
-        following = c.element<lot>(place + threads);
+    if (ahead == Ahead::two_packs) {
+        following = c.element<pack_length>(place + threads);
         AimInput::fetch(v, following, count_at(following), 1);
         await_copies<1>();
         in.take(numbers, 0);
     }
-    if (ahead == Ahead::registers || ahead == Ahead::two_lots) needed = in.moves(count_at(i));
-    lots.begin(i, needed);
+    if (ahead == Ahead::registers || ahead == Ahead::two_packs) needed = in.moves(count_at(i));
+    packs.begin(i, needed);
     int which = 0;
 #pragma unroll 1
-    for (; !c.ends<lot>(place); i = following) {
+    for (; !c.ends<pack_length>(place); i = following) {
         place += threads;
-        following = c.element<lot>(place);
+        following = c.element<pack_length>(place);
         if (i >= c.n) continue;
         const int count = count_at(i), coming = count_at(following);
         AimInput next(v, numbers, ahead == Ahead::registers ? following : i,
@@ -291,32 +293,32 @@ __device__ inline void aim_chunk(const Vectors& v, const State& state, const Aim
                       : ahead == Ahead::none    ? count
                                                 : 0);
         if (ahead == Ahead::none) in = next;
-        if (ahead == Ahead::one_lot) {
+        if (ahead == Ahead::one_pack) {
             await_copies<0>();
             in.take(numbers, 0);
             AimInput::fetch(v, following, coming, 0);
             needed = in.moves(count);
         }
-        if (ahead == Ahead::two_lots) {
+        if (ahead == Ahead::two_packs) {
             in.take(numbers, which);
-            const Index after = c.element<lot>(place + threads);
+            const Index after = c.element<pack_length>(place + threads);
             AimInput::fetch(v, after, count_at(after), which);
             which ^= 1;
         }
         bool needs = true;
         const auto next_moves = [&] {
-            if (ahead == Ahead::two_lots) next.take(numbers, which);
+            if (ahead == Ahead::two_packs) next.take(numbers, which);
             return needs = next.moves(coming);
         };
         Combined toward;
-        lots.take(i, needed, following, next_moves, toward);
+        packs.take(i, needed, following, next_moves, toward);
         if (v.at_trial()) {
             v.put(v.x + i, in.x, count);
             v.put(v.g + i, in.g, count);
         }
-        Lot goal, step;
+        Pack goal, step;
 #pragma unroll
-        for (int k = 0; k < lot; ++k) {
+        for (int k = 0; k < pack_length; ++k) {
             if (k < count) {
                 const Aimed aim = aim_element(state, in, k, toward.y[k], toward.s[k], slope, sums);
                 goal.of[k] = Real(aim.goal);
@@ -328,7 +330,7 @@ __device__ inline void aim_chunk(const Vectors& v, const State& state, const Aim
             v.put(v.d + i, step, count);
         }
         if (ahead == Ahead::registers) in = next;
-        if (lots_staged) needed = needs;
+        if (packs_staged) needed = needs;
     }
 }
 

@@ -35,12 +35,12 @@ constexpr int lower_step = SW_LOWER_STEP, upper_step = SW_UPPER_STEP, bound_rows
 constexpr int row_blocks = row_blocks_of(capacity);
 constexpr bool lone_warp = warps == 1;
 constexpr bool staged = stages_rows(capacity, threads);
-constexpr bool lots_staged = stages_lots(capacity, sizeof(Real), sizeof(Kept), threads);
+constexpr bool packs_staged = stages_packs(capacity, sizeof(Real), sizeof(Kept), threads);
 constexpr bool in_pieces = takes_pieces(capacity, sizeof(Real), sizeof(Kept), weighted, threads);
 constexpr int tile = tile_length(capacity, sizeof(Kept), threads);
 // Rows of the aim sweep that are not staged come straight from global memory, by twos; those of a warp's
 // narrow history by fours.
-constexpr int lot = lot_length(capacity, sizeof(Real), sizeof(Kept), threads);
+constexpr int pack_length = pack_length_of(capacity, sizeof(Real), sizeof(Kept), threads);
 // Rows of the history are read only where a variable is free or has moved: of those that are held, nothing
 // but the new pair's sᵀy and yᵀy counts. (Not where products over all variables are taken anew. In small
 // problems too few neighbours are held together to be worth the looking.)

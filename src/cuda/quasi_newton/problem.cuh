@@ -76,23 +76,23 @@ __device__ inline Two load_two_kept(const Kept* p) {
 
 // Neighbouring elements of a vector, or of a row of the history, in one load or store.
 template <class Element>
-struct alignas(lot * sizeof(Element)) LotOf {
-    Element of[lot];
+struct alignas(pack_length * sizeof(Element)) PackOf {
+    Element of[pack_length];
 };
-using Lot = LotOf<Real>;
+using Pack = PackOf<Real>;
 template <class Element>
-using WordsOf = typename Choice<sizeof(LotOf<Element>) == 16, uint4,
-                                typename Choice<sizeof(LotOf<Element>) == 8, uint2, uint32_t>::type>::type;
+using WordsOf = typename Choice<sizeof(PackOf<Element>) == 16, uint4,
+                                typename Choice<sizeof(PackOf<Element>) == 8, uint2, uint32_t>::type>::type;
 
-static_assert(!lots_staged || sizeof(Lot) <= 16, "a copy to shared memory has at most 16 bytes");
+static_assert(!packs_staged || sizeof(Pack) <= 16, "a copy to shared memory has at most 16 bytes");
 
 // From global memory, past the first-level cache: data that a sweep reads once.
 template <class Element>
-__device__ inline LotOf<Element> stream_lot(const Element* p) {
-    LotOf<Element> found;
+__device__ inline PackOf<Element> stream_pack(const Element* p) {
+    PackOf<Element> found;
     if constexpr (any_begin) {
 #pragma unroll
-        for (int k = 0; k < lot; ++k) found.of[k] = p[k];
+        for (int k = 0; k < pack_length; ++k) found.of[k] = p[k];
     } else {
         *reinterpret_cast<WordsOf<Element>*>(&found) = __ldcg(reinterpret_cast<const WordsOf<Element>*>(p));
     }
@@ -115,30 +115,30 @@ struct Vectors : ProblemVectors<Real, Kept> {
     // The point that the sweeps work at, and its gradient: the trial point, until it is refused (then x and
     // g) or the aim sweep has made it the accepted one.
     const Real *at, *gradient;
-    bool in_lots;  // all of these begin where a lot may; history rows always do
+    bool in_packs;  // all of these begin where a pack may; history rows always do
 
     __device__ bool at_trial() const { return at == trial; }
     __device__ Real lower_of(int64_t i) const { return lower[lower_step * i]; }
     __device__ Real upper_of(int64_t i) const { return upper[upper_step * i]; }
 
-    // The first `count` elements of a lot. (Where rows come straight from memory, other loads had better not
+    // The first `count` elements of a pack. (Where rows come straight from memory, other loads had better not
     // depend on conditions: the compiler would begin fewer of them at a time.)
-    __device__ Lot some(const Real* from, int count) const {
-        if (lots_staged && in_lots && count == lot) return stream_lot(from);
-        Lot found = {};
+    __device__ Pack some(const Real* from, int count) const {
+        if (packs_staged && in_packs && count == pack_length) return stream_pack(from);
+        Pack found = {};
 #pragma unroll
-        for (int k = 0; k < lot; ++k) {
+        for (int k = 0; k < pack_length; ++k) {
             if (k < count) found.of[k] = __ldcg(from + k);
         }
         return found;
     }
-    __device__ void put(Real* to, const Lot& values, int count) const {
-        if (lots_staged && in_lots && count == lot) {
+    __device__ void put(Real* to, const Pack& values, int count) const {
+        if (packs_staged && in_packs && count == pack_length) {
             *reinterpret_cast<WordsOf<Real>*>(to) = *reinterpret_cast<const WordsOf<Real>*>(&values);
             return;
         }
 #pragma unroll
-        for (int k = 0; k < lot; ++k) {
+        for (int k = 0; k < pack_length; ++k) {
             if (k < count) to[k] = values.of[k];
         }
     }
@@ -155,13 +155,13 @@ struct BoundNumbers {
 };
 
 __device__ inline Vectors vectors_at(const Engine& e, int64_t p, const Real* gradient) {
-    const auto begins_lot = [](const Real* from) {
-        return reinterpret_cast<uint64_t>(from) % sizeof(Lot) == 0;
+    const auto begins_pack = [](const Real* from) {
+        return reinterpret_cast<uint64_t>(from) % sizeof(Pack) == 0;
     };
     Vectors v{vectors_of<Real, Kept>(e, p, slots), e.trial + p * e.n, gradient + p * e.n, false};
-    v.in_lots = !any_begin && begins_lot(v.x) && begins_lot(v.g) && begins_lot(v.d) && begins_lot(v.trial) &&
-                begins_lot(v.gradient) && (!lower_step || begins_lot(v.lower)) &&
-                (!upper_step || begins_lot(v.upper)) && begins_lot(v.weights);
+    v.in_packs = !any_begin && begins_pack(v.x) && begins_pack(v.g) && begins_pack(v.d) &&
+                 begins_pack(v.trial) && begins_pack(v.gradient) && (!lower_step || begins_pack(v.lower)) &&
+                 (!upper_step || begins_pack(v.upper)) && begins_pack(v.weights);
     return v;
 }
 

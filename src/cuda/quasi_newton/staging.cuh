@@ -66,7 +66,7 @@ __device__ inline int column_of(int k) {
 }
 // Four lanes share the columns of a row that a warp reads at a time, so many each: the first ones, and how
 // far the next are.
-constexpr int lane_columns = lone_warp ? lot : 2;
+constexpr int lane_columns = lone_warp ? pack_length : 2;
 __device__ inline int first_column() {
     return int(threadIdx.x >> 5) * (by_warps ? warp_columns : 8);
 }

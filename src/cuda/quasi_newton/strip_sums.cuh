@@ -125,8 +125,8 @@ struct LanePair {
     __device__ void load(const Kept* p) { value = staged ? load_two(p) : load_two_kept(p); }
     __device__ Two two(int) const { return value; }
 };
-struct LaneLot {
-    LotOf<Kept> value = {};
+struct LanePack {
+    PackOf<Kept> value = {};
     __device__ void load(const Kept* p) {
         *reinterpret_cast<WordsOf<Kept>*>(&value) = *reinterpret_cast<const WordsOf<Kept>*>(p);
     }
@@ -134,7 +134,7 @@ struct LaneLot {
         return {double(widened(value.of[2 * pair])), double(widened(value.of[2 * pair + 1]))};
     }
 };
-using LaneRow = Choice<lane_columns == 2, LanePair, LaneLot>::type;
+using LaneRow = Choice<lane_columns == 2, LanePair, LanePack>::type;
 static_assert(!any_begin || lane_columns == 2);
 
 // `whole`: a full tile; else what lies beyond the end of the variables counts as zero.
