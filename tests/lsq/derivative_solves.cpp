@@ -8,7 +8,7 @@
 #include "lanes.hpp"
 
 // After it: as a device's compiler reads it.
-#include "core/lsq/free_solve.hpp"
+#include "cuda/lsq/free_solve.cuh"
 
 namespace {
 

@@ -8,6 +8,11 @@
 #include <vector>
 
 #include "core/lsq/job.hpp"
+#if defined(__CUDACC__)  // lanes.hpp
+#include "cuda/lsq/sweeps.cuh"
+#else
+#include "host/lsq/sweeps.hpp"
+#endif
 
 using namespace stepwell;
 using namespace stepwell::lsq;

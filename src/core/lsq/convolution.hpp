@@ -99,71 +99,11 @@ struct Convolution {
     }
 
     template <class Team>
-    SW_CALL void multiply(const Team& team, const double* r, Envelope envelope, double* sums, double*) const {
-        const double *shifted = r - origin, *samples = copy, unscale = samples[length + 1];
-        const int first = envelope.low[0], last = envelope.high[0];
-#if defined(__CUDACC__)
-        // A member takes two columns at a time: each sample that it reads serves both.
-        SW_ROLLED
-        for (int j = team.rank(); j < columns; j += 2 * team.size()) {
-            const int k = min_of(j + team.size(), columns - 1);
-            double s[2][2] = {{0, 0}, {0, 0}};
-            SW_ROLLED
-            for (int t = first; t < last; t += 8) {
-                SW_UNROLL
-                for (int u = 0; u < 8; ++u) {
-                    if (t + u >= last) continue;
-                    const double sample = samples[t + u];
-                    s[0][u % 2] += sample * shifted[j + t + u];
-                    s[1][u % 2] += sample * shifted[k + t + u];
-                }
-            }
-            sums[j] = (s[0][0] + s[0][1]) * unscale;
-            if (k == j + team.size()) sums[k] = (s[1][0] + s[1][1]) * unscale;
-        }
-#else
-        int begin, end;
-        team.chunk(columns, begin, end);
-        int j = begin;
-        for (; j + 32 <= end; j += 32) {
-            Pack s0{}, s1{}, s2{}, s3{};
-            for (int t = first; t < last; ++t) {
-                const double p = samples[t];
-                const double* at = shifted + j + t;
-                s0 += p * load(at);
-                s1 += p * load(at + 8);
-                s2 += p * load(at + 16);
-                s3 += p * load(at + 24);
-            }
-            store(sums + j, s0 * unscale);
-            store(sums + j + 8, s1 * unscale);
-            store(sums + j + 16, s2 * unscale);
-            store(sums + j + 24, s3 * unscale);
-        }
-        for (; j < end; ++j) {
-            double s = 0;
-            for (int t = first; t < last; ++t) s += samples[t] * shifted[j + t];
-            sums[j] = s * unscale;
-        }
-#endif
-        team.sync();
-    }
+    SW_CALL void multiply(const Team& team, const double* r, Envelope envelope, double* sums, double*) const;
 
     template <class Team>
     SW_CALL void gather(const Team& team, Envelope envelope, int j, double scale, double* out,
-                        int padded_length) const {
-        int32_t first, last;
-        bounds(envelope, j, nullptr, first, last);
-#if defined(__CUDACC__)
-        (void)padded_length;
-        for (int i = first + team.lane(); i < last; i += team.lanes())
-            out[i] = scale * double(pulse[i - j + origin]);
-#else
-        (void)team;
-        for (int i = 0; i < padded_length; ++i)
-            out[i] = i >= first && i < last ? scale * double(pulse[i - j + origin]) : 0.0;
-#endif
-    }
+                        int padded_length) const;
 
     SW_CALL double largest_in(int j) const {
         double magnitude = 0;

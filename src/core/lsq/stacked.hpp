@@ -130,48 +130,11 @@ struct Stacked {
 
     // squares[j] = sum of weights_i a_ij^2 over the rows of A. Ends in a sync.
     template <class Team>
-    SW_CALL void weighted_squares(const Team& team, const double* weights, double* squares) const {
-#if defined(__CUDACC__)
-        team.each(columns, [&](int j) {
-            double square = 0;
-            if (j < top.columns)
-                for (int i = 0; i < top.rows; ++i) {
-                    const double a = top.entry(i, j);
-                    square += weights[i] * a * a;
-                }
-            squares[j] = square;
-        });
-#else
-        int begin, end;
-        team.chunk(columns, begin, end);
-        for (int j = begin; j < end; ++j) squares[j] = 0;
-        end = min_of(end, top.columns);
-        for (int i = 0; i < top.rows; ++i)
-            for (int j = begin; j < end; ++j) {
-                const double a = top.entry(i, j);
-                squares[j] += weights[i] * a * a;
-            }
-#endif
-        team.sync();
-    }
+    SW_CALL void weighted_squares(const Team& team, const double* weights, double* squares) const;
 
     template <class Team>
     SW_CALL void gather(const Team& team, Envelope envelope, int j, double scale, double* out,
-                        int length) const {
-        if (rows == 0) return;
-        if (rows_beneath() == 0 && j < top.columns) return top.gather(team, envelope, j, scale, out, length);
-#if defined(__CUDACC__)
-        (void)envelope;
-        for (int i = team.lane(); i < length; i += team.lanes())
-            out[i] = i < rows ? scale * entry(i, j) : 0.0;
-#else
-        if (j < top.columns)
-            top.gather(team, envelope, j, scale, out, length);
-        else
-            for (int i = 0; i < length; ++i) out[i] = 0;
-        for (int i = 0; i < rows_beneath(); ++i) out[below + i] = scale * entry_beneath(i, j);
-#endif
-    }
+                        int length) const;
 
     SW_HD void bounds(Envelope envelope, int j, const double* column, int32_t& low, int32_t& high) const {
         low = high = 0;

@@ -2,7 +2,7 @@
 // with
 //   SW_SCALAR   float or double
 //   SW_THREADS  threads of a block
-#include "core/lsq/free_solve.hpp"
+#include "cuda/lsq/free_solve.cuh"
 #include "cuda/lsq/system_teams.cuh"
 
 using namespace stepwell;

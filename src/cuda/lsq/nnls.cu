@@ -5,6 +5,7 @@
 //   SW_BLOCKS   more than 1: so many blocks are
 //   SW_THREADS  threads of a block
 #include "core/lsq/launch.hpp"
+#include "cuda/lsq/sweeps.cuh"
 #include "cuda/lsq/system_matrix.cuh"
 #if SW_BLOCKS > 1
 #include "cuda/lsq/system_cluster.cuh"

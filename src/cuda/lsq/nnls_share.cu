@@ -1,5 +1,6 @@
 // What systems with one matrix share, prepared once. Compiled for a matrix of system_matrix.cuh.
 #include "core/lsq/launch.hpp"
+#include "cuda/lsq/sweeps.cuh"
 #include "cuda/lsq/system_matrix.cuh"
 #include "cuda/lsq/system_teams.cuh"
 

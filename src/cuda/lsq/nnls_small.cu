@@ -11,6 +11,7 @@
 //   SW_FORMS_TABLES  1 where there are matrices of one system each, whose products are formed first
 #include "core/lsq/launch.hpp"
 #include "core/lsq/small/solver.hpp"
+#include "cuda/lsq/sweeps.cuh"
 #include "cuda/lsq/warp_lanes.cuh"
 
 using namespace stepwell;

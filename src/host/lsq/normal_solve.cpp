@@ -12,11 +12,11 @@
 #include <new>
 #include <vector>
 
-#include "core/lsq/dot.hpp"
 #include "core/lsq/packing.hpp"
 #include "host/common/pool.hpp"
 #include "host/common/subnormals.hpp"
 #include "host/lsq/strip_factor.hpp"
+#include "host/lsq/vectors.hpp"
 
 SW_BEGIN
 namespace lsq {

@@ -9,6 +9,7 @@
 #include "host/lsq/either_matrix.hpp"
 #include "host/lsq/kernels.hpp"
 #include "host/lsq/lazy_buffer.hpp"
+#include "host/lsq/sweeps.hpp"
 
 SW_BEGIN
 namespace lsq {

@@ -7,6 +7,7 @@
 #include "host/lsq/either_numbers.hpp"
 #include "host/lsq/one_core.hpp"
 #include "host/lsq/small_systems.hpp"
+#include "host/lsq/sweeps.hpp"
 
 SW_BEGIN
 namespace lsq {

@@ -12,8 +12,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/lsq/tile.hpp"
 #include "host/common/pool.hpp"
+#include "host/lsq/tile.hpp"
 
 SW_BEGIN
 namespace lsq {

@@ -5,6 +5,7 @@
 
 #include "core/lsq/small/choice.hpp"
 #include "core/lsq/small/lanes.hpp"
+#include "host/lsq/vectors.hpp"
 
 SW_BEGIN
 namespace lsq {

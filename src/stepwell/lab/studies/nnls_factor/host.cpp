@@ -5,6 +5,7 @@
 
 #include "core/lsq/job.hpp"
 #include "host/common/thread_team.hpp"
+#include "host/lsq/sweeps.hpp"
 
 SW_BEGIN
 namespace lsq {

@@ -1,10 +1,8 @@
 // Products of strips of eight columns in the registers of a CPU: tiles of four by eight numbers, of which
-// Cholesky factors are made. A device has none of this.
+// Cholesky factors are made.
 #pragma once
 
 #include "core/common/simd.hpp"
-
-#if !defined(__CUDACC__)
 
 SW_BEGIN
 namespace lsq {
@@ -64,5 +62,3 @@ inline void add_products(const double* left, int64_t stride, const double* right
 
 }  // namespace lsq
 SW_END
-
-#endif
