@@ -8,7 +8,7 @@ namespace stepwell {
 
 struct NnlsOptions {
     double tolerance;    // on w_j / (|a_j| |b|), where the caller gave one; else 0
-    double rounding;     // the same of what rounding leaves, relative to |b| + sum |a_j| x_j
+    double rounding;     // on w_j / |a_j| over |b| + sum |a_j| x_j: what rounding may leave
     double damping;      // lambda of lambda^2 |x|^2
     int32_t max_solves;  // limit on least-squares solutions
     int32_t update;      // an Update
@@ -31,7 +31,7 @@ struct NnlsConstraints {
     const double* weights;  // a row: what rows of A and b are multiplied with; or null
     int64_t weights_stride;
     const int32_t* which;  // the matrix of each system, or null
-    int32_t matrices;      // so many are there then
+    int32_t matrices;      // how many matrices `which` chooses from
     int32_t summed;        // 1: sum_low <= coefficients . x <= sum_high
     int32_t slack;         // 1: one more column, of zeros, takes the difference of the two
     int32_t penalized;     // 1: lambda^2 |L x|^2 by rows below A
@@ -45,7 +45,7 @@ struct NnlsConstraints {
     int64_t lam_stride;       // 0 or 1
     int32_t rule;             // a Rule: how lambda is chosen; 0: it is given
     int32_t own_spectra;      // 1: `spectrum` has a row a system, not a matrix
-    double chi2;              // the factor of that rule
+    double chi2;              // the factor of rule_chi2
     const double* noise;      // standard deviation of an entry of b
     int64_t noise_stride;     // 0 or 1
     const double* spectrum;   // of cross-validation: a row a matrix, eigenvalues of A'A in the pencil

@@ -9,14 +9,15 @@
 SW_BEGIN
 namespace lsq {
 
-// The largest score and where, the largest dual of a positive column, and sum |a_j| x_j.
 struct Duals {
-    double top, slope, size;
-    int top_column;
+    double top, slope;  // the largest score; the largest |w_j| / |a_j| of a positive column
+    double size;        // sum |a_j| x_j
+    int top_column;     // whose score is the largest
 };
 
+// The scores, into ws.score, and what is largest of them and of the positive columns' duals.
 template <class Team>
-SW_CALL Duals mask(const Team& team, const Setting& task, int count) {
+SW_CALL Duals find_largest_duals(const Team& team, const Setting& task, int count) {
     const Workspace& ws = task.ws;
     double *score = ws.score, *w = ws.w, *gate = ws.gate;
     team.each(task.extent.columns, [=](int j) { score[j] = w[j] * gate[j]; });
@@ -116,7 +117,7 @@ template <class State>
 SW_CALL void mask_scores(State& s) {
     if constexpr (State::general)
         if (s.ws.sum_of) s.multiplier += settle_multiplier(s.team, s.task, s.factor.count);
-    const Duals duals = mask(s.team, s.task, s.factor.count);
+    const Duals duals = find_largest_duals(s.team, s.task, s.factor.count);
     s.top = duals.top;
     s.top_column = duals.top_column;
     s.slope = duals.slope;

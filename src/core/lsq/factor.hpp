@@ -13,14 +13,15 @@ namespace lsq {
 
 enum class Entry { entered, dependent, escalate };
 
-// What came of a column: R's new diagonal, its inverse, and Q'b's new entry; and the sum's, R^-T c.
+// What a column brings to the factor.
 struct Inserted {
     Entry outcome;
-    double pivot, inverse, target;
-    double share = 0;
+    double pivot, inverse;  // the new entry of R's diagonal, and 1 over it
+    double target;          // the new entry of Q'b
+    double share = 0;       // the new entry of R^-T c, where a sum c'x is bound
 };
 
-// As each member of a team knows it; what it points at is the team's.
+// The factor, of which each member of a team has a copy; what it points at belongs to the team.
 template <class Team>
 struct Factor {
     const Team& team;
@@ -31,8 +32,8 @@ struct Factor {
     int count = 0;
     int settled = 0;  // on so many positions x is the least-squares solution
     int insertions = 0, removals = 0;
-    // Of the general solver: lambda^2, what the sum's row weighs, and what the sum of the positive columns
-    // has to be.
+    // Of the general solver: lambda^2, the weight of the sum's row, and the sum that the positive columns
+    // have to have.
     IfConstrained<double> penalty{}, row_weight{}, remainder{};
 
     SW_HD Factor(const Team& team, const Setting& setting)

@@ -101,7 +101,7 @@ SW_HD bool measure_columns(State& s, const double* weights) {
     return true;
 }
 
-// Of a scaled column whose own square is no number.
+// The norm of a scaled column in the metric, where its unscaled square is beyond the range of numbers.
 template <class State>
 SW_CALL double weighted_norm(const State& s, int j, double scale) {
     const auto& matrix = s.task.matrix;

@@ -31,7 +31,7 @@ SW_CALL Pending start_general(State& s, const Job& job, int64_t system, const vo
     return s.factor.count > 0 ? Pending::solution : Pending::nothing;
 }
 
-// As before the first column entered.
+// Goes back to the point at which no column had entered yet.
 template <class State>
 SW_HD void begin_anew(State& s, const Job& job, int64_t system, const void* b, double penalty) {
     empty_factor(s, s.factor.update);

@@ -93,7 +93,7 @@ struct Places {
     uint8_t* in_factor;
 };
 
-// What else is known of an answer.
+// How a system ended: what an answer has beside its vectors.
 struct Ended {
     Tally tally;
     double residual, violation;

@@ -19,11 +19,11 @@ SW_HD double breach_of(double x, double lower, double upper, double w) {
 
 // What was measured of an x.
 struct Measured {
-    double breach;  // the largest of a dual over its column's norm
+    double breach;  // the largest violation of a dual's sign (breach_of), over its column's norm
     double b_norm;
     double size;  // |b| + sum |a_j| |x_j|, to which the residual is rounded
-    // What x has to fit: |b|, and sum |a_j| |x_j| of what bounds fix; with the residual, where a sum fixes
-    // more; and what breaches may be of.
+    // The size of what x has to fit. `given`, for the decrement: |b|, sum |a_j| |x_j| of the columns at
+    // bounds and, where a sum fixes more, the residual. `task`, for breaches: with the residual.
     double given, task;
     double sum_error = 0;  // how far the sum is outside its bounds
     double sum_size = 0;   // sum c_j |x_j|, and the bounds' own
@@ -142,9 +142,9 @@ SW_CALL double least_breach(const Team& team, int n, const Columns& columns, Shi
     return best;
 }
 
-// What of the certificate rounding may leave, in units of what a solver asks of itself: another order of the
-// same sums; and more where a factor has the row of a sum in it, which is as long as that of the largest
-// column.
+// How far rounding may leave the certificate violated, in units of what a solver asks of itself: by another
+// order of the same sums, and more where a factor has the row of a sum, which is as long as that of the
+// largest column.
 constexpr double allowed_rounding = 4, allowed_with_sum = 1024;
 // No answer is called converged whose violation, or whose breach beside what it has to fit, is above this:
 // whatever rounds it, the caller sees no certificate.

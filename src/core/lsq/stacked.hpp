@@ -62,7 +62,7 @@ struct Stacked {
 
     SW_HD double coefficient(int j) const { return coefficients && j < top.columns ? coefficients[j] : 1.0; }
 
-    // Of row i beneath A's.
+    // Entry (i, j) of the rows beneath A: the sum's coefficients, if there is one, then L.
     SW_HD double entry_beneath(int i, int j) const {
         if (i < summed) return coefficient(j);
         if (j >= top.columns) return 0.0;

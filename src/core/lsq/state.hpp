@@ -33,11 +33,11 @@ struct Search {
     int evaluations = 0;  // solutions with some lambda
     double unpenalized = double_nan();  // phi at nu = 0
     double level = 0;                   // what phi has to be
-    double factor_of_level = 0;         // over the fit without lambda; 0 where that does not make it
-    bool is_cut = false;                // the search for it met the limit on solutions
-    bool has_false_level = false;  // the fit without lambda, of which it is a multiple, may not be the least
-    bool lacks_level = false;      // the fit is not that of the level, or the level is of no least fit
-    bool beyond = false;           // a far bound that does not count would have to
+    double factor_of_level = 0;         // level / phi at nu = 0; 0 where the noise makes the level
+    bool is_cut = false;                // the search met the limit on solutions
+    bool has_false_level = false;  // phi at nu = 0, of which the level is a multiple, may not be the least
+    bool lacks_level = false;      // phi is not the level, or the level is false
+    bool beyond = false;           // x lies beyond a far bound, which has to count
 };
 
 template <class Team, class Matrix, class Numbers>
@@ -47,20 +47,20 @@ struct State {
     const Team& team;
     const Task<Matrix>& task;
     const Workspace& ws;
-    const Numbers numbers;  // those of b, x and the dual
+    const Numbers numbers;  // how b is read, and x and the dual are written
     Tally tally;
     Factor<Team> factor;
 
     double b_scale = 1, b_norm = 0;
 
-    // The dual. The largest of a zero and of a positive, and what rounding leaves of each.
+    // The dual: the largest score of a zero and the largest of a positive, and what rounding leaves of each.
     double top = 0, slope = 0, slack = 0, slope_slack = 0;
     int top_column = 0;
     double size = 0;  // |b| + sum |a_j| |x_j|
     double squared_residual = 0;
     bool fresh = false;      // ws.r and ws.w are those of x, from A
     bool from_gram = false;  // the dual comes from the Gram matrix; at its end it is verified from A
-    bool trusting = false;   // it is not
+    bool trusting = false;   // at its end the dual is not verified: a lambda is only tried
     bool exact = false;      // ws.r comes from twice the precision
     // The dual, and squared_residual, are of the part of the residual outside the span of the positives, and
     // Q'(b - A x) stands in place of Q'b.
@@ -76,13 +76,13 @@ struct State {
     int best_count = 0;
     bool restarted = false;  // with Q and R in place of the Gram factor
 
-    // Of the general solver; and sum |a_j| |x_j| of what is at bounds, and the multiplier of a bound sum,
-    // which is in ws.w.
+    // Of the general solver. `reference_size`: sum |a_j| |x_j| of the columns at bounds. `multiplier`: that
+    // of a bound sum; its part is in ws.w.
     IfConstrained<Given> given;
     IfConstrained<Search> search;
     double reference_size = 0, multiplier = 0;
-    double weighed_square = 0;  // this member's part of the residual's, under the metric
-    bool has_moved = false;     // b has lost a column's part once, to rounding
+    double weighed_square = 0;  // this member's part of the squared residual under the metric
+    bool has_moved = false;     // a column's part has been taken from ws.b, which is rounded since
 
     SW_HD State(const Team& team, const Task<Matrix>& task, const Job& job)
         : team(team), task(task), ws(task.ws), numbers(job), factor(team, task) {}

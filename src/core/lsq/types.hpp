@@ -96,15 +96,15 @@ constexpr double dependence_in_single = 2e-6, doubtful_in_single = 1e-4;
 // Below these relative pivots the Gram factor corrects a column with A itself, then gives way to Q and R.
 constexpr double correct_below = 1e-3;
 constexpr double escalate_below = 1e-7;
-// What a step may be longer than a factor says where products have lost the digits of a pivot.
+// How much longer a step may be than a factor says where products have lost the digits of a pivot.
 constexpr double doubtful_pivots = 1e3;
-// Of normal equations that are given, which leave nothing to correct with: so much of a column's squared norm
-// outside the others is rounding.
+// The part of a column's squared norm outside the others that is rounding, of normal equations that are
+// given: A is not there to correct it.
 SW_HD double dependent_below(int columns) {
     return 4 * double_epsilon * columns;
 }
 
-// Turns of the iteration without a solution that there may be, one after the other.
+// How many turns of the iteration may follow each other without a solution.
 constexpr int max_idle_turns = 100;
 
 // From so many positive columns on, several may leave at once: fewer cost nothing.
@@ -116,7 +116,7 @@ constexpr int large_table = 128;
 // Columns that enter a factor together, at the most: of a device; a CPU takes eight.
 constexpr int block_width = 16;
 
-// What the damping is to begin with, of the columns' norm, where little is asked for.
+// The first damping, relative to the columns' norm, where little damping is asked for.
 constexpr double first_damping = 0.05;
 
 // A bound is far where it is more than so many times what b alone would make of its unknown. x counts from

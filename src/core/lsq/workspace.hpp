@@ -44,16 +44,16 @@ struct Shared {
 // Sizes from which the workspace follows.
 struct Extent {
     int rows, columns, max_columns;
-    int rows_of_a;                   // without those beneath
+    int rows_of_a;                   // those beneath A left out
     int zeros_before, zeros_after;   // of the matrix kind
     int members;                     // of the team
     int pulse_length, pulse_origin;  // of a convolution, else 0
     bool damped, has_q, square_q;
     bool gathers;    // each system has columns of its own
-    bool by_column;  // the envelope is a device's
+    bool by_column;  // the envelope has the rows of each column (a device), not the columns of rows
     // Of the general solver: bounds; a metric of the rows; a bound sum; a penalty.
     IfConstrained<bool> general, metric, summed, penalized;
-    IfConstrained<bool> weighted;   // rows of A have weights in the metric, which is one there without
+    IfConstrained<bool> weighted;   // rows of A have weights; else the metric is one there
     IfConstrained<bool> gram_only;  // there are normal equations in place of A
     bool relative_to_b;             // violations are over |b|, not |b| + sum |a_j| |x_j|
 
@@ -107,8 +107,8 @@ struct Workspace {
     int32_t *crowd, *near;  // columns that may become candidates; which of these are too close
     int64_t* costs;         // accesses and flops of updates, then of downdates
     Envelope envelope;
-    // Of the general solver, null where it is not: what each row counts (squared weights, lambda^2 of the
-    // penalty's), its root and the inverse of that; b under the metric, which is b itself without one.
+    // Of the general solver, else null. `metric`: how much each row counts (its weight squared; lambda^2 in a
+    // row of the penalty); its root, and 1 over that. `weighed_b`: b under the metric, or b itself.
     IfConstrained<double*> metric, root, inverse_root;
     double* weighed_b;
     IfConstrained<double*> own_gram;  // columns x columns: scaled products, where normal equations are given

@@ -8,7 +8,7 @@
 SW_BEGIN
 namespace lsq {
 
-// By a team for each right-hand side of each system.
+// Solves with a factor that was kept; a team takes one right-hand side of one system.
 template <class Scalar, class Team>
 SW_HD void solve_with_kept(const Team& team, const KeptLaunch& launch, int64_t side, double* scratch) {
     const int n = launch.columns;
@@ -196,7 +196,7 @@ private:
         team.lane_sync();
     }
 
-    // By rows of A: a group of lanes takes one.
+    // Writes A u, b - A x, the cotangent of A and u . x. A group of lanes takes a row of A at a time.
     SW_HD void pull_back() const {
         const int rows = launch.rows;
         const int64_t first = system * rows;

@@ -40,7 +40,8 @@ struct Search {
     int evaluations = 0;                // solutions with some lambda
     bool unfit = false;                 // squares are beyond the range of numbers
 };
-// Its way, where there may be one: else nothing that a system would begin with.
+// With the search along s = ln lambda^2, where there is a penalty; without one a system has nothing to set
+// up.
 template <bool penalized>
 struct SearchOf : Search {
     LevelSearch along;
@@ -99,33 +100,37 @@ struct State {
     // them (types.hpp: far_bounds).
     uint64_t far_below = 0, far_above = 0;
     double squared_b = 0, b_norm = 0;
-    double nu = 0;               // lambda^2 of a penalty
-    double rho = 0, wanted = 0;  // what the row of the sum weighs; the sum
-    bool drops_upper = false;    // the sum keeps x below upper bounds that are as large as it
-    double least_sum = 0;        // with all columns at their references, less its rounding
-    double missing = 0;          // of a bound sum, at the start
+    double nu = 0;  // lambda^2 of a penalty
+    // Of a bound sum: the weight of its row, and the sum that x has to have.
+    double rho = 0, wanted = 0;
+    bool drops_upper = false;  // upper bounds do not count that the sum keeps x below anyhow
+    double least_sum = 0;      // the sum of the columns at their first bounds, less its rounding
+    double missing = 0;        // what x misses of the sum at the start
 
-    // Columns in the factor; out of it at their upper bound; that take no part; and with x other than zero.
+    // Sets of columns, a bit each: those in the factor, those at their upper bound, those that never enter
+    // the factor, and those with x other than zero.
     uint64_t in_factor = 0, at_upper = 0, excluded = 0, nonzero = 0;
-    uint64_t masked = 0;  // that are not there
-    int count = 0;        // of columns in the factor
+    uint64_t masked = 0;  // columns that the caller's mask leaves out
+    int count = 0;        // how many columns are in the factor
 
     // The dual. As in dual.hpp of the solver for all sizes: the largest of a column at a bound and of one
     // between, over its norm; what rounding leaves of them; and |b| + sum |a_j x_j|.
     double top = 0, slope = 0, slack = 0, size = 0;
     int top_column = 0;
-    double squared_residual = 0;         // the penalty included; of a table only where it is needed
-    double squared_fit = 0;              // without it
-    double multiplier = 0, deficit = 0;  // of a bound sum; what x misses of it
+    double squared_residual = 0;  // |b - A x|^2 and the penalty; from tables only where it is needed
+    double squared_fit = 0;       // |b - A x|^2
+    double multiplier = 0;        // of a bound sum
+    double deficit = 0;           // what x misses of the sum
     // Norms of columns, a whole number of eights, where sweeps read them and each system has its own.
     double own_norm[has_sweeps && own_norms ? capacity : 1];
     bool has_norms = false;
-    // What columns gain by leaving their bounds, zero of the others, where sweeps judge.
+    // Where sweeps judge: the dual of a column at a bound over its norm, which says what leaving gains; else
+    // zero.
     double scores[has_sweeps ? capacity : 1];
 
     // The factor. A lane's positions: 1 / D; a step; and, where a sum is bound, L^-1 s, s its coefficients.
     double inverse_pivot[own_positions], step[own_positions], sum[summed ? own_positions : 1];
-    int factored = 0;  // rows of L that are there
+    int factored = 0;  // how many rows of L are known
 
     Counts counts;
     StepInProgress in_progress;

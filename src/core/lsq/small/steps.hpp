@@ -44,8 +44,8 @@ SW_HD bool advance(State& s, int max_solves) {
     return true;
 }
 
-// To the solution on the columns in the factor. False, and x is where it was, where bounds are in the
-// way.
+// Takes all of the step to the solution on the columns in the factor. False where a bound would be crossed: x
+// is then what it was.
 template <class State>
 SW_HD bool go_freely(State& s) {
     ++s.counts.solves;
@@ -55,8 +55,8 @@ SW_HD bool go_freely(State& s) {
     return true;
 }
 
-// To the solution on the columns in the factor, with what is beyond a bound at that bound, where it
-// leaves.
+// Takes all of the step to the solution on the columns in the factor, and puts what would be beyond a bound
+// at that bound: these columns leave the factor.
 template <class State>
 SW_HD void projected_step(State& s) {
     ++s.counts.solves;
