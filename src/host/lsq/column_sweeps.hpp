@@ -39,8 +39,8 @@ struct ColumnSweeps {
         for (int u = 0; u < registers; ++u) register_at(w + u * register_size) = sum[u] - other[u];
     }
 
-    // `part` of the step that a kept inverse has for the duals of some columns, or where these are none of
-    // all, and what a bound sum misses; zero outside its set.
+    // step = `part` of what a kept inverse makes of the duals of `some` columns (none: of all) and of what x
+    // misses of a bound sum; zero outside the inverse's set.
     template <bool summed>
     static void solve_by(const KeptInverses::Kept& kept, const double* w, uint64_t some, int columns,
                          double deficit, double part, double* step) {
@@ -95,7 +95,7 @@ struct ColumnSweeps {
         return joined(found) & inside;
     }
 
-    // 1 / sqrt(v), and 0 of what is not positive.
+    // values = 1 / sqrt(values), and 0 where a value is not positive.
     static void invert_roots(double* values, int count) {
         for (int j = 0; j < count; ++j) {
             const double inverse = 1 / square_root(values[j]);

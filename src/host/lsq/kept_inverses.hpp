@@ -13,8 +13,10 @@ class KeptInverses {
 public:
     struct Kept {
         double inverse[kept_columns][kept_columns];  // zero outside the set
-        double along[kept_columns];                  // what a bound sum adds, for each that it misses
-        double multiplier[kept_columns];             // of the sum: so much of each dual
+        // Of a bound sum: the step of x for each unit that x misses of it; and what each dual is multiplied
+        // with in the sum that is its multiplier.
+        double along[kept_columns];
+        double multiplier[kept_columns];
     };
 
     KeptInverses() : sets_(1 << kept_columns) {}

@@ -10,7 +10,7 @@ namespace stepwell {
 
 struct HostJob {
     NnlsJob job;
-    bool form_gram;  // of a shared matrix
+    bool form_gram;  // whether the products of a shared matrix are formed beforehand
     int32_t threads;
 
     bool is_interrupted() const {
@@ -20,7 +20,7 @@ struct HostJob {
 
 struct NnlsKernels {
     void (*solve)(const HostJob&);
-    // Bytes that a team of a CUDA device needs, of so many members.
+    // Bytes that a team of `members` threads of a CUDA device needs.
     int64_t (*device_workspace_bytes)(const NnlsJob&, int32_t members);
     // Rows of a general problem's columns: A's, and those beneath.
     int32_t (*stacked_rows)(const NnlsJob&);

@@ -16,10 +16,10 @@ typedef bool (*SolveFunction)(SmallSystems&, int64_t, int64_t, const Shared&);
 
 class SmallSystems {
 public:
-    // Of systems that have a source (small/choice.hpp).
+    // The batch has systems with a source (small/choice.hpp).
     explicit SmallSystems(const HostJob& host);
-    // False where the solver for all sizes has to see to it; `shared` is of the system's matrix. Those up to
-    // `end` are to follow.
+    // Solves a system; false where the solver for all sizes has to. `shared` is that of the system's matrix.
+    // The systems after it, up to `end`, will be asked for next.
     bool solve(int64_t system, int64_t end, const Shared& shared) {
         return is_answered(system) || solve_(*this, system, end, shared);
     }
@@ -31,17 +31,17 @@ public:
     const Job& job;
     const LazyBuffer<double> rows, panel, table, units, linear;
     small::KeptSum sum;
-    small::Products products;  // of the matrix of the system before, where systems share it
+    small::Products products;  // those of the last system's matrix, where systems share matrices
     std::unique_ptr<small::KeptInverses> kept;
     // The systems whose products with a shared matrix are in `linear`, and its columns.
     int64_t first = 0, last = 0;
     const double* multiplied = nullptr;
-    // Their guesses, where the matrix has them; it is looked at once.
+    // The guesses of these systems, where the matrix allows guesses, which is found out once.
     small::GuessedGroup guesses;
-    small::Guess guess;  // of the system that is solved
+    small::Guess guess;  // that of the system which is being solved
     bool guesses_known = false, has_guesses = false;
     small::GuessTable guess_table;
-    unsigned answered = 0;  // a bit for each that its guess has solved
+    unsigned answered = 0;  // a bit for each of these systems that its guess has solved
 
 private:
     SolveFunction solve_;

@@ -15,8 +15,7 @@ namespace small {
 
 constexpr int systems_at_once = 4;
 
-// What guesses need of a matrix. Columns that are not there are zero, and their x, of which nothing comes,
-// is 1.
+// What guesses need of a matrix. Places beyond the last column hold zeros; their x is 1, and counts nowhere.
 struct GuessTable {
     double inverse[kept_columns][kept_columns], gram[kept_columns][kept_columns];
     double start[kept_columns], scale[kept_columns], unit[kept_columns];
@@ -24,8 +23,8 @@ struct GuessTable {
     // Of a bound sum: as in KeptInverses and KeptSum.
     double along[kept_columns], multiplier[kept_columns];
     double coefficients[kept_columns], inverse_coefficients[kept_columns];
-    // The column whose x is found from the sum, which has no part in `inverse` and `along`; and what columns
-    // take of the rest: it alone does.
+    // `pivot`: the column whose x follows from the sum, with zeros in `inverse` and `along`. `takes`: by
+    // how much x of a column goes for each unit that the others leave of the sum; zero but for the pivot.
     int pivot;
     double takes[kept_columns];
     Counts counts;  // of a system that a guess solves
@@ -59,9 +58,9 @@ struct GuessTable {
 // The solutions on all columns of some systems, the numbers of a column side by side.
 struct GuessedGroup {
     double x[kept_columns][systems_at_once];
-    unsigned positive;  // a bit for each of which all x are
+    unsigned positive;  // a bit for each system whose x are all positive
 
-    // What the k-th goes on from.
+    // Writes the point that system k goes on from.
     void hand_over(int k, int columns, Guess& own) const {
         own.is_positive = positive >> k & 1;
         for (int j = 0; j < kept_columns; ++j) own.x[j] = j < columns ? x[j][k] : 0.0;
@@ -307,7 +306,7 @@ private:
         }
 
         // From the dual, over coefficients where there are others than ones. (With its multiplier it has both
-        // signs, or is zero: columns that are not there do no harm.)
+        // signs, or is zero: places beyond the last column do no harm.)
         Systems gap_of(const Systems (&dual)[width], const GuessTable* given) const {
             Systems top = given ? w[0] * given->inverse_coefficients[0] : dual[0], gap;
             for (int j = 1; j < width; ++j)

@@ -130,7 +130,7 @@ SW_HD void table_by_thread(State& s) {
     }
 }
 
-// Norms for a sweep, in which columns that are not there have none.
+// The columns' norms as sweeps read them, with zeros beyond the last column.
 template <class State>
 SW_HD const double* norms(State& s) {
     if constexpr (State::keeps_sum) return s.products.sum->norm;
