@@ -32,8 +32,7 @@ struct NnlsAttributes {
 template <class Scalar>
 ffi::Error solve_nnls(const ffi::AnyBuffer& entries, const ffi::AnyBuffer& b, const ffi::AnyBuffer& lam,
                       const NnlsAttributes& given, ffi::AnyBuffer& x, ffi::AnyBuffer& dual,
-                      ffi::AnyBuffer& in_factor, ffi::AnyBuffer& reals, ffi::AnyBuffer& counts,
-                      ffi::AnyBuffer& costs) {
+                      ffi::AnyBuffer& in_factor, ffi::AnyBuffer& reals, ffi::AnyBuffer& counts) {
     const bool pulses = given.rows >= 0;
     const size_t core = pulses ? 1 : 2;
     const std::vector<int64_t> a_lead = lead_of(entries, core), b_lead = lead_of(b, 1),
@@ -84,26 +83,21 @@ ffi::Error solve_nnls(const ffi::AnyBuffer& entries, const ffi::AnyBuffer& b, co
         both[2 * s + 1] = static_cast<Scalar>(violation[static_cast<size_t>(s)]);
         for (int k = 0; k < 6; ++k) counted[6 * s + k] = tallies[static_cast<size_t>(k * systems + s)];
     }
-    put_costs(spent, costs);
     return ffi::Error::Success();
 }
 
 ffi::Error nnls_call(ffi::AnyBuffer entries, ffi::AnyBuffer b, ffi::AnyBuffer lam,
                      ffi::Result<ffi::AnyBuffer> x, ffi::Result<ffi::AnyBuffer> dual,
                      ffi::Result<ffi::AnyBuffer> in_factor, ffi::Result<ffi::AnyBuffer> reals,
-                     ffi::Result<ffi::AnyBuffer> counts, ffi::Result<ffi::AnyBuffer> costs, int32_t rows,
-                     int32_t columns, int32_t origin, int32_t method, int32_t update, int32_t guarded,
-                     int32_t chain, int32_t max_solves, int32_t threads, double tolerance, double rounding) {
+                     ffi::Result<ffi::AnyBuffer> counts, int32_t rows, int32_t columns, int32_t origin,
+                     int32_t method, int32_t update, int32_t guarded, int32_t chain, int32_t max_solves,
+                     int32_t threads, double tolerance, double rounding) {
     const NnlsAttributes given{rows,  columns,    origin,  method,    update,  guarded,
                                chain, max_solves, threads, tolerance, rounding};
     return by_type(
         b.element_type(),
-        [&] {
-            return solve_nnls<double>(entries, b, lam, given, *x, *dual, *in_factor, *reals, *counts, *costs);
-        },
-        [&] {
-            return solve_nnls<float>(entries, b, lam, given, *x, *dual, *in_factor, *reals, *counts, *costs);
-        });
+        [&] { return solve_nnls<double>(entries, b, lam, given, *x, *dual, *in_factor, *reals, *counts); },
+        [&] { return solve_nnls<float>(entries, b, lam, given, *x, *dual, *in_factor, *reals, *counts); });
 }
 
 XLA_FFI_DEFINE_HANDLER(nnls_handler, nnls_call,
@@ -111,7 +105,6 @@ XLA_FFI_DEFINE_HANDLER(nnls_handler, nnls_call,
                            .Arg<ffi::AnyBuffer>()
                            .Arg<ffi::AnyBuffer>()
                            .Arg<ffi::AnyBuffer>()
-                           .Ret<ffi::AnyBuffer>()
                            .Ret<ffi::AnyBuffer>()
                            .Ret<ffi::AnyBuffer>()
                            .Ret<ffi::AnyBuffer>()

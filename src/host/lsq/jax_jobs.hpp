@@ -54,13 +54,4 @@ struct JaxSystems {
     }
 };
 
-// Counts of work go out as what JAX has of whole numbers.
-inline void put_costs(const std::vector<int64_t>& spent, ffi::AnyBuffer& costs) {
-    if (costs.element_type() == ffi::DataType::S64)
-        std::copy(spent.begin(), spent.end(), costs.typed_data<int64_t>());
-    else
-        for (size_t k = 0; k < spent.size(); ++k)
-            costs.typed_data<int32_t>()[k] = static_cast<int32_t>(spent[k]);
-}
-
 }  // namespace stepwell

@@ -54,7 +54,7 @@ struct LsqArguments {
 };
 
 struct LsqResults {
-    ffi::AnyBuffer x, dual, state, reals, counts, costs;
+    ffi::AnyBuffer x, dual, state, reals, counts;
 };
 
 template <class Scalar>
@@ -182,16 +182,15 @@ ffi::Error solve_lsq(const LsqArguments& from, const LsqAttributes& given, LsqRe
             reals[width * s + k] = static_cast<Scalar>(numbers[static_cast<size_t>(k * systems + s)]);
         for (int k = 0; k < 6; ++k) counted[6 * s + k] = tallies[static_cast<size_t>(k * systems + s)];
     }
-    put_costs(spent, to.costs);
     return ffi::Error::Success();
 }
 
 ffi::Error lsq_call(ffi::RemainingArgs arguments, ffi::Result<ffi::AnyBuffer> x,
                     ffi::Result<ffi::AnyBuffer> dual, ffi::Result<ffi::AnyBuffer> state,
-                    ffi::Result<ffi::AnyBuffer> reals, ffi::Result<ffi::AnyBuffer> counts,
-                    ffi::Result<ffi::AnyBuffer> costs, int32_t rows, int32_t columns, int32_t origin,
-                    int32_t summed, int32_t weighted, int32_t masked, int32_t method, int32_t guarded,
-                    int32_t chain, int32_t max_solves, int32_t threads, double tolerance, double rounding) {
+                    ffi::Result<ffi::AnyBuffer> reals, ffi::Result<ffi::AnyBuffer> counts, int32_t rows,
+                    int32_t columns, int32_t origin, int32_t summed, int32_t weighted, int32_t masked,
+                    int32_t method, int32_t guarded, int32_t chain, int32_t max_solves, int32_t threads,
+                    double tolerance, double rounding) {
     LsqArguments from;
     for (size_t k = 0; k < arguments.size(); ++k) {
         const auto one = arguments.get<ffi::AnyBuffer>(k);
@@ -205,7 +204,7 @@ ffi::Error lsq_call(ffi::RemainingArgs arguments, ffi::Result<ffi::AnyBuffer> x,
     if (from.all.size() != static_cast<size_t>(next)) return wrong("another number of arguments");
     const LsqAttributes given{rows,    columns, origin,     summed,  weighted,  masked,  method,
                               guarded, chain,   max_solves, threads, tolerance, rounding};
-    LsqResults to{*x, *dual, *state, *reals, *counts, *costs};
+    LsqResults to{*x, *dual, *state, *reals, *counts};
     return by_type(
         from.all[1].element_type(), [&] { return solve_lsq<double>(from, given, to); },
         [&] { return solve_lsq<float>(from, given, to); });
@@ -214,7 +213,6 @@ ffi::Error lsq_call(ffi::RemainingArgs arguments, ffi::Result<ffi::AnyBuffer> x,
 XLA_FFI_DEFINE_HANDLER(handler, lsq_call,
                        ffi::Ffi::Bind()
                            .RemainingArgs()
-                           .Ret<ffi::AnyBuffer>()
                            .Ret<ffi::AnyBuffer>()
                            .Ret<ffi::AnyBuffer>()
                            .Ret<ffi::AnyBuffer>()

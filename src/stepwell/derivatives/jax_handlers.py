@@ -61,17 +61,12 @@ def solve(
     return Outcome(*jax.lax.platform_dependent(*given, cpu=handled, default=by_callback))
 
 
-def _costs(shapes: Outcome) -> jax.ShapeDtypeStruct:
-    """What handlers return beside: accesses and operations, which nobody reads here."""
-    return jax.ShapeDtypeStruct((*shapes.counts.shape[:-1], 4), jnp.int64 if jax.config.jax_enable_x64 else jnp.int32)
-
-
 def _by_nonnegative(own: dict[str, Array], shapes: Outcome, attributes: dict[str, Any]) -> Outcome:
     x, lead, dtype = shapes.x, shapes.x.shape[:-1], shapes.x.dtype
     results = (x, x, jax.ShapeDtypeStruct(x.shape, bool), jax.ShapeDtypeStruct((*lead, 2), dtype), shapes.counts)
-    call = jax.ffi.ffi_call("stepwell_nnls", (*results, _costs(shapes)), vmap_method="expand_dims")
+    call = jax.ffi.ffi_call("stepwell_nnls", results, vmap_method="expand_dims")
     given = [own[name] for name in ("entries", "b", "lam")]
-    x, dual, in_factor, reals, counts, _ = call(*given, **attributes, update=np.int32(UPDATE_CODES["cgs2"]))
+    x, dual, in_factor, reals, counts = call(*given, **attributes, update=np.int32(UPDATE_CODES["cgs2"]))
     more = [jnp.zeros((*lead, 1), dtype), jnp.broadcast_to(own["lam"], lead)[..., None]]
     return Outcome(x, dual, in_factor.astype(jnp.int8) - 1, jnp.concatenate([reals, *more], axis=-1), counts)
 
@@ -80,8 +75,8 @@ def _by_bounded(own: dict[str, Array], shapes: Outcome, attributes: dict[str, An
     for name, field in (("summed", "sum_low"), ("weighted", "weights"), ("masked", "mask")):
         attributes = attributes | {name: np.int32(field in own)}
     order = ("entries", "b", "lower", "upper", "lam", "sum_low", "sum_high", "weights", "mask")
-    call = jax.ffi.ffi_call("stepwell_lsq", (*shapes, _costs(shapes)), vmap_method="expand_dims")
-    return Outcome(*call(*(own[name] for name in order if name in own), **attributes)[:-1])
+    call = jax.ffi.ffi_call("stepwell_lsq", tuple(shapes), vmap_method="expand_dims")
+    return Outcome(*call(*(own[name] for name in order if name in own), **attributes))
 
 
 def _attributes(spec: Spec, shape: tuple[int, ...], rows: int) -> dict[str, Any]:
