@@ -78,6 +78,16 @@ struct LevelSearch {
         return true;
     }
 
+    // What phi is to be where `rows` numbers of b count, each with so much noise.
+    SW_HD static double level_of_noise(double rows, double noise) {
+        return min_of(rows * noise * noise, highest);
+    }
+    // The first s, from q (search.hpp) of the solution without lambda: too small where its columns are nearly
+    // dependent. `wanted` is level - phi_0.
+    SW_HD static double first_guess(double wanted, double q, double unit) {
+        return max_of(0.5 * logarithm(q > 0 ? wanted / q : unit), logarithm(1e-7 * unit));
+    }
+
 private:
     struct Point {
         double s, h, slope;

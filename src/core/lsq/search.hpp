@@ -112,7 +112,7 @@ SW_HD void by_level(State& s, const Job& job, int64_t system, double unit, doubl
         const double noise = constraints.noise[system * constraints.noise_stride] * s.b_scale;
         double rows = 0;
         s.team.each(s.task.matrix.top.rows, [&](int i) { rows += s.ws.metric[i] > 0 ? 1.0 : 0.0; });
-        s.search.level = min_of(s.team.sum(rows) * noise * noise, LevelSearch::highest);
+        s.search.level = LevelSearch::level_of_noise(s.team.sum(rows), noise);
     }
     // (Of a fit to rounding a factor is one of rounding; noise that is given is not.)
     double rounding = s.task.options.rounding * (s.b_norm + s.reference_size);
@@ -135,10 +135,9 @@ SW_HD void by_level(State& s, const Job& job, int64_t system, double unit, doubl
     const double off = constraints.rule == rule_chi2 ? decrement(s) : 0.0;
     s.search.has_false_level = s.search.has_false_level || off * off > LevelSearch::tolerance * wanted ||
                                has_few_digits(s, s.search.unpenalized);
-    // A first guess from this set alone, which is too small where its columns are nearly dependent.
     const auto& matrix = s.task.matrix;
     const double q = curvature_of_path(s, matrix.below + matrix.summed, matrix.penalty_rows);
-    const double guess = max_of(0.5 * logarithm(q > 0 ? wanted / q : unit), logarithm(1e-7 * unit));
+    const double guess = LevelSearch::first_guess(wanted, q, unit);
     reach_level(s, unit, near > 0 ? logarithm(near) : guess);
 }
 

@@ -36,7 +36,7 @@ SW_HD bool next_lambda(State& s) {
         s.search.level = constraints.chi2 * s.search.unpenalized;
         if (constraints.rule == rule_discrepancy) {
             const double noise = constraints.noise[s.system * constraints.noise_stride];
-            s.search.level = min_of(s.job.rows * noise * noise, LevelSearch::highest);
+            s.search.level = LevelSearch::level_of_noise(s.job.rows, noise);
         }
         const double rounding = s.job.options.rounding * s.b_norm;
         // (Of a fit to rounding a factor is one of rounding; noise that is given is not.)
@@ -54,9 +54,8 @@ SW_HD bool next_lambda(State& s) {
             s.search.unfit = true;
             return false;
         }
-        s.search.along = LevelSearch(
-            unit, max_of(0.5 * logarithm(q > 0 ? (s.search.level - s.search.unpenalized) / q : unit),
-                         logarithm(1e-7 * unit)));
+        const double wanted = s.search.level - s.search.unpenalized;
+        s.search.along = LevelSearch(unit, LevelSearch::first_guess(wanted, q, unit));
         s.trusting = true;
     } else {
         s.squared_fit = residual_of_rows<false>(s, true);
