@@ -227,13 +227,13 @@ void solve_system(const NormalJob& job, int64_t s, const double* products, int t
 }
 
 // From this many entries on, threads share a system where there are fewer systems than threads.
-constexpr int64_t large_system = int64_t(1) << 15;
+constexpr int64_t worth_a_team = int64_t(1) << 15;
 
 void solve(const NormalJob& job) {
     const int64_t work = int64_t(job.rows) * job.columns;
     const std::vector<double> products = shared_products(job);
     const double* known = products.empty() ? nullptr : products.data();
-    if (job.systems < job.threads && work >= large_system) {
+    if (job.systems < job.threads && work >= worth_a_team) {
         const FlushSubnormals flush;
         FreeFactor factor;
         for (int64_t s = 0; s < job.systems; ++s) solve_system(job, s, known, job.threads, factor);

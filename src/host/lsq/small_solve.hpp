@@ -1,6 +1,4 @@
-// How a thread of the CPU solves a small system of a kind. Kinds are compiled in two sources, so that
-// compilers work on both at once: small_shared.cpp has those that share a matrix of more columns than
-// inverses are kept for, small_systems.cpp the others.
+// How a thread of the CPU solves a small system of a kind.
 #pragma once
 
 #include "core/lsq/small/solver.hpp"
@@ -152,9 +150,6 @@ SolveFunction solve_function_of(const Job& job) {
 inline bool keeps_inverses(const Job& job) {
     return !job.constraints.penalized && job.columns + job.constraints.slack <= small::kept_columns;
 }
-
-// For systems that share one matrix, or some, of more columns than inverses are kept for.
-SolveFunction solve_function_of_shared(const Job& job);
 
 }  // namespace lsq
 SW_END

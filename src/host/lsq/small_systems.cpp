@@ -1,5 +1,5 @@
 // Small systems on the CPU, each by one thread, compiled once per instruction set: what a thread keeps, and
-// the solvers of all but those of small_shared.cpp.
+// which solver a batch takes.
 #include "host/lsq/small_systems.hpp"
 
 #include <algorithm>
@@ -9,6 +9,13 @@
 SW_BEGIN
 namespace lsq {
 namespace {
+
+// Of systems that share a matrix, or some, of more columns than inverses are kept for.
+SolveFunction solve_function_of_shared(const Job& job) {
+    return job.constraints.penalized
+               ? solve_function_of<small::one_matrix, small::shared_columns, true>(job)
+               : solve_function_of<small::one_matrix, small::shared_columns, false>(job);
+}
 
 SolveFunction solve_function_for(const Job& job, int source) {
     switch (source) {
