@@ -9,7 +9,7 @@
 namespace stepwell {
 
 // Images and their transforms. `numbers` and `places` hold the tables of one side after the other, as
-// stepwell/krylov/tv/plans.py writes them.
+// stepwell/krylov/tv/cosine_tables.py writes them.
 template <class Real>
 struct TvGrid {
     int axes;
