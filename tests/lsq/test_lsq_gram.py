@@ -148,3 +148,60 @@ def test_one_system_has_one_lam():
     for lam in (0.5, np.array([0.5]), np.array(0.5)):
         r = stepwell.lsq_gram(G, c, lam=lam)
         assert (type(r.lam), r.lam) == (float, 0.5)
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch", "jax"])
+def test_a_diagonal_below_zero_is_refused(library):
+    make = pytest.importorskip("torch").asarray if library == "torch" else np.asarray
+    if library == "jax":
+        make = pytest.importorskip("jax").numpy.asarray
+    G = A[0].T @ A[0]
+    with pytest.raises(ValueError, match=r"G is -[\d.]+ at index \(0, 0\); allowed: G_ii >= 0"):
+        stepwell.lsq_gram(make(-G), make(A[0].T @ B[0]))
+    with pytest.raises(ValueError, match=r"G is -2 at index \(1, 2, 2\)"):
+        stepwell.lsq_gram(make(np.stack([np.eye(3), np.diag([1.0, 0.0, -2.0])])), make(np.ones((2, 3))))
+    if library == "jax":
+        solve = pytest.importorskip("jax").jit(lambda G, c: stepwell.lsq_gram(G, c).x)
+        with pytest.raises(Exception, match=r"G is -[\d.]+ at index \(0, 0\); allowed: G_ii >= 0"):
+            solve(make(-G), make(A[0].T @ B[0])).block_until_ready()
+
+
+def test_a_column_of_zeros_has_products_of_zero():
+    G, c = np.diag([1.0, 0.0, 1.0]), np.array([1.0, 3.5, 1.0])
+    with pytest.raises(ValueError, match=r"c is 3\.5 at index 1, and G_ii there 0; allowed: 0, as column 1 of A is"):
+        stepwell.lsq_gram(G, c, (0, 1))
+    with pytest.raises(ValueError, match=r"c is 3\.5 at index \(1, 1\), and G_ii there 0"):
+        stepwell.lsq_gram(G, np.stack([c * [1, 0, 1], c]), (0, 1))
+    wrong = G.copy()
+    wrong[0, 1] = wrong[1, 0] = 0.5
+    with pytest.raises(ValueError, match=r"G is 0\.5 at index \(1, 0\), and G_ii there 0"):
+        stepwell.lsq_gram(wrong, c * [1, 0, 1])
+    with pytest.raises(ValueError, match=r"G is 0\.5 at index \(1, 1, 0\), and G_ii there 0"):
+        stepwell.lsq_gram(np.stack([G, wrong]), np.stack([c * [1, 0, 1]] * 2))
+    r = stepwell.lsq_gram(G, c * [1, 0, 1], (0.25, 1))
+    assert r.status == NNLSStatus.CONVERGED
+    assert r.x.tolist() == [1.0, 0.25, 1.0]
+    # With λ the column is one of λL: c may hold what is to be near, λ² L.T @ L @ x0.
+    np.testing.assert_allclose(stepwell.lsq_gram(G, c, lam=2.0).x, [0.2, 0.875, 0.2], rtol=1e-14)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("below", [1.0, 3e3])
+def test_a_column_whose_squares_underflow_is_judged(dtype, below):
+    """What of a column is left in c and beside the diagonal says where x must go; its place there is lost."""
+    least = np.sqrt(float(np.finfo(dtype).smallest_subnormal))
+    matrix = A[0].astype(dtype)
+    matrix[:, 2] *= least / below
+    b = B[0].astype(dtype)
+    with np.errstate(under="ignore"):
+        G, c = matrix.T @ matrix, matrix.T @ b
+    assert G[2, 2] < np.finfo(dtype).tiny
+    assert c[2] != 0
+    r = stepwell.lsq_gram(G, c, (-0.6, 0.6))
+    assert r.status == NNLSStatus.CONVERGED
+    # Alone the column could not change b, so that it goes where its product with the rest of b points to.
+    others = np.delete(np.arange(c.size), 2)
+    rest = stepwell.lsq_linear(matrix[:, others].astype(float), b.astype(float), (-0.6, 0.6))
+    np.testing.assert_allclose(r.x[others], rest.x, atol=1e-4 if dtype == "float32" else 1e-12)
+    misses = b - matrix[:, others].astype(float) @ rest.x
+    assert r.x[2] == pytest.approx(0.6 * np.sign(matrix[:, 2].astype(float) @ misses))

@@ -24,6 +24,7 @@ from stepwell.cuda.layouts import structure
 from stepwell.lsq.batch import UPDATE_CODES, Batch
 from stepwell.lsq.constraints import Constraints, Reader, are_states, is_number, read_constraints, read_numbers
 from stepwell.lsq.convolution import Convolution
+from stepwell.lsq.normal_equations import require_squares, require_symmetric, with_squares
 
 Array = arrays.Array
 
@@ -266,31 +267,6 @@ def _warm(
     return start, None, False
 
 
-def _require_symmetric(G: Array, single: bool) -> None:
-    """Raise for normal equations that no rounding has made unsymmetric.
-
-    Two sums of the same m products differ by at most 2 m ulp of √(G_ii G_jj): √ulp allows for 1e7 rows, and for 1e3 in
-    single precision, where rounding errors are of either sign.
-    """
-    xp = arrays.namespace_of(G)
-    turned = xp.matrix_transpose(G)
-    if bool(xp.all(turned == G)):
-        return
-    tolerance = float(np.finfo(np.float32 if single else np.float64).eps) ** 0.5
-    size = xp.sqrt(xp.abs(xp.linalg.diagonal(G)))
-    with np.errstate(all="ignore"):
-        apart = xp.abs(G - turned)
-        bad = xp.isfinite(apart) & (apart > tolerance * size[..., None] * size[..., None, :])
-    if not bool(xp.any(bad)):
-        return
-    apart = arrays.host_copy(xp.where(bad, apart, 0.0 * size[..., None]))
-    place = tuple(map(int, np.unravel_index(int(np.nanargmax(apart)), apart.shape)))
-    raise ValueError(
-        f"G is not symmetric: it differs from its transpose by {apart[place]:.3g} at index {place}; allowed: a "
-        f"symmetric matrix, to {tolerance:.1g} of √(G_ii G_jj); or (G + G.T) / 2"
-    )
-
-
 def check_gram(
     G: Any,
     c: Any,
@@ -324,12 +300,16 @@ def check_gram(
     reader.rounds_bounds = single
     squared = None if bb is None else reader.rows("bb", bb, None).reshape(-1)
     given = reader.doubles(reader.home("G", matrix))
-    _require_symmetric(given, "float32" in str(matrix.dtype))
+    from_singles = "float32" in str(matrix.dtype)
+    require_symmetric(given, from_singles)
+    require_squares(given)
     xp = arrays.namespace_of(given)
     if not (is_number(lam) and read_real("lam", lam, at_least=0) == 0):
         unit = reader.doubles(reader.home("L", np.eye(n) if L is None else L))
         require_shape(unit.ndim == 2 and unit.shape[-1] == n, "L", unit, f"(rows, {n}), as G has columns")
         given = given + reader.lam(lam)[:, None, None] ** 2 * xp.matmul(unit.T, unit)
+    linear_doubles = reader.doubles(reader.home("c", linear))
+    given = with_squares(given, linear_doubles, lone, from_singles)
     constraints = read_constraints(
         reader,
         (0, n),
@@ -337,7 +317,7 @@ def check_gram(
         warm_start=warm_start,
         keep_factor=keep_factor,
         gram=arrays.as_contiguous(given if given.ndim == 3 else given[None]),
-        linear=arrays.as_contiguous(reader.doubles(reader.home("c", linear))),
+        linear=arrays.as_contiguous(linear_doubles),
         squared_b=squared,
         numbers=read_numbers(more),
         **more,
