@@ -6,7 +6,7 @@ import functools
 
 import numpy as np
 import pytest
-from rank_problems import CASES, PAIRS, Fixed, digest_of, rosenbrock, solve_rosenbrock, torsion
+from rank_problems import CASES, PAIRS, Fixed, digest_of, rosenbrock, signs, solve_rosenbrock, torsion
 
 import stepwell
 from stepwell.distributed import Ranks, part, run_threads, split
@@ -298,6 +298,27 @@ def test_two_exchanges_an_iteration():
     widest = 8 * (2 + 2 + nodes * (2 + 4 * 10 + 2 * 10 + 10 * 21 + 7))
     assert r.bytes_sent <= r.exchanges * widest
     assert widest + 8 * (2 + nodes * 4) <= 2.4e3 * nodes  # an ordinary iteration: this one, and that of the aim sweep
+
+
+@pytest.mark.parametrize("starts", [None, 3, 40])
+@pytest.mark.parametrize("n", [50_000, pytest.param(400_000, marks=pytest.mark.slow)])
+def test_a_walk_over_all_bounds_takes_few_exchanges(n, starts):
+    """Lists twice as long as the one before, two exchanges each; and the same bits, also where ties do not fit."""
+
+    def solve(comm, cauchy="exact"):
+        layout = split(n, comm)
+        fun, start, bounds = signs(layout, n, starts)
+        options = {"maxiter": 3, "threads": 1, "cauchy": cauchy}
+        return stepwell.minimize(fun, start, jac=True, bounds=bounds, comm=layout, options=options)
+
+    found = [run_threads(ranks, solve) for ranks in (1, 2, 3)]
+    assert len(set(map(digest_of, found))) == 1
+    for results in found:
+        r = results[0]
+        assert r.cauchy_walks == 1
+        ordinary = 5 * (r.nfev + r.nit) + 20
+        lists = np.log2(n / 512) + 16
+        assert r.exchanges <= ordinary + 2 * lists + (8 if starts is None else 8 * starts)
 
 
 def test_memory_is_that_of_the_piece():

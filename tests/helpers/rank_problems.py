@@ -95,6 +95,22 @@ def torsion(layout, nx, comm):
     return fun, upper.copy(), (-upper, upper)
 
 
+def signs(layout, n, starts=None):
+    """Return this rank's function, start and bounds of log(1 + exp(-y x)): one walk crosses most of n bounds.
+
+    With `starts`, so many numbers alone are there to start from, and as many breakpoints.
+    """
+    begin, end = layout
+    rng = np.random.default_rng(0)
+    y = (rng.integers(0, 2, n) * 2 - 1.0)[begin:end]
+    start = 0.01 * (rng.normal(size=n) if starts is None else rng.normal(size=starts)[rng.integers(starts, size=n)])
+
+    def fun(x):
+        return layout.chunk_sums(np.logaddexp(0, -y * x) + 0.005 * x * x), -y / (1 + np.exp(y * x)) + 0.01 * x
+
+    return fun, start[begin:end].copy(), (-1.0, 1.0)
+
+
 def solve_rosenbrock(
     comm, *, dtype=np.float64, weighted=False, bounded=True, fun=None, callback=None, cut=split, **options
 ):

@@ -202,6 +202,33 @@ def plain_walk(s, y, gamma, x, g, lower, upper):
     return roots[first], (begins[first] if first else -1.0), t
 
 
+@pytest.mark.parametrize(("centres", "threads"), [(36_000, 1), (36_000, 2), (40, 1), (6, 2)])
+def test_a_walk_over_tens_of_thousands_of_breakpoints(centres, threads):
+    """Lists that grow, and where the last one ends; ties that fit a later list, and ties that fit none."""
+    n = 36_000
+    centre = np.repeat(3 * np.sin(np.linspace(0, 7, centres)), n // centres)
+
+    def fun(x):
+        return float((0.25 * (x - centre) ** 4 + np.cos(x)).sum()), (x - centre) ** 3 - np.sin(x)
+
+    lower, upper = np.full(n, -0.5), np.where(np.arange(n) % 4 == 0, np.inf, 0.8)
+    opt = LBFGSB(np.zeros(n), (lower, upper), maxiter=6, threads=threads)
+    carried = []
+    while not opt.done:
+        opt.tell(*fun(np.asarray(opt.x)))
+        state = opt.state.copy()
+        if opt.done or not opt.accepted or state["pairs"] == 0:
+            continue
+        s, y = map(np.array, opt.pairs())
+        x, g = opt.accepted_point(), opt.accepted_gradient()
+        expected, crossed, t = plain_walk(s, y, float(state["gamma"]), x, g, lower, upper)
+        assert state["cauchy_time"] == pytest.approx(expected, rel=1e-8)
+        carried.append(int((t <= state["carry_time"]).sum()))
+        if abs(expected - crossed) > 1e-8 * expected:
+            assert carried[-1] == int((t <= crossed).sum())
+    assert max(carried) > 15 * 512
+
+
 @pytest.mark.parametrize(("n", "copies"), [(3000, 1), (3, 700)])
 def test_walks_over_more_breakpoints_than_a_list_holds(n, copies):
     """Many distinct ones, which are counted in bins; and ties, more at one time than fit a list."""

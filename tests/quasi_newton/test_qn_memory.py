@@ -35,6 +35,18 @@ def test_bytes_held_are_those_of_the_formula(n, m, dtype, bounded, weighted):
     assert vectors <= words <= vectors + 3 * m * m + 100
 
 
+def test_the_list_of_a_long_walk_has_a_sixteenth_of_the_variables():
+    """And no more than it must where fewer are crossed; it is told."""
+    n, m = 600_000, 4
+    sign = np.random.default_rng(0).integers(0, 2, n) * 2 - 1.0
+    opt = LBFGSB(0.01 * np.random.default_rng(1).normal(size=n), (-1.0, 1.0), m=m, maxiter=6, threads=1)
+    before = opt.nbytes
+    while not opt.done:
+        opt.tell(float((np.logaddexp(0, -sign * opt.x)).sum()), -sign / (1 + np.exp(sign * opt.x)))
+    assert opt.state["cauchy_walks"] > 0
+    assert 0 < opt.nbytes - before <= 8 * (2 * m + 3) * n / 16 + 2**20
+
+
 def test_memory_of_threads():
     """A long history takes a hundred megabytes a thread: only threads that have something to do, and all of it told."""
     one = LBFGSB(np.ones(100), m=512, threads=4)

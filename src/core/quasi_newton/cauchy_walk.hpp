@@ -8,7 +8,8 @@
 //   sum_ties      one time, more often than a list is long: all of them are crossed at once
 //
 // Selections reach as far as breakpoints may matter: first to twice the minimiser of the first segment, then
-// eight times as far, and so on. One selection is nearly always enough.
+// eight times as far, and so on. One selection is nearly always enough. Whoever can take more memory makes
+// the next list twice as long (list_length), so that a walk over many breakpoints has few lists.
 //
 // Times t >= 0 are numbered by their bits plus one: in their order, and 0 lies before all of them.
 #pragma once
@@ -18,10 +19,14 @@
 SW_BEGIN
 
 constexpr int walk_bins = 512;
+// The first list of a walk has so many breakpoints at most, and so have all of a device; none has more than
+// the range of records.
 constexpr int longest_list = 512;
-// A walk costs a sweep or two for each list. After so many, half a million breakpoints, the path is left
-// where it is, still falling: less far than the exact point, as the approximate policies are. (Otherwise a
-// billion variables that all meet their bounds in one iteration would take millions of sweeps.)
+constexpr int record_range = 1 << 20;
+// A walk costs a sweep or two for each list. After so many, half a million breakpoints if none is longer than
+// the first, the path is left where it is, still falling: less far than the exact point, as the approximate
+// policies are. (Otherwise a billion variables that all meet their bounds in one iteration would take
+// millions of sweeps.)
 constexpr int most_lists = 1024;
 constexpr uint64_t no_break = ~uint64_t(0);
 constexpr uint64_t last_break = 0x7fefffffffffffffull + 1;  // the largest finite time
@@ -41,11 +46,12 @@ struct Break {
     SW_HD bool before(const Break& other) const {
         return time != other.time ? time < other.time : place < other.place;
     }
-    SW_HD int record() const { return int(place % longest_list); }
+    SW_HD int64_t variable() const { return place / record_range; }
+    SW_HD int record() const { return int(place % record_range); }
 };
 
 SW_HD Break make_break(uint64_t time, int64_t variable, int record) {
-    return {time, variable * longest_list + record};
+    return {time, variable * record_range + record};
 }
 
 // `length` records at most: a breakpoint, and a row with u = h w g of its variable (2 pairs numbers) and h
@@ -70,6 +76,15 @@ SW_HD void select_breaks(State& s) {
     s.walk.high = is_finite(s.walk.range) ? number_of_time(s.walk.range) : last_break;
     s.walk.shift = 0;
     s.action = Action::list_breaks;
+}
+
+// How many breakpoints the next list may have, at most `longest`: twice as many for each selection that had
+// to be cut short of the range. (By the state alone, as breakpoints that share one time are added up in
+// another order where they do not fit.)
+SW_HD int list_length(const CauchyWalk& walk, int longest) {
+    int length = longest_list;
+    for (int cut = walk.lists - walk.ranges; cut > 0 && length < longest; --cut) length *= 2;
+    return min_of(length, longest);
 }
 
 // From the first segment of the path, of this slope, whose minimiser lies beyond the first breakpoint.

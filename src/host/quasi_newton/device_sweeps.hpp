@@ -16,8 +16,9 @@ public:
 
     double* rows(const RowShape&) const { return e.rows; }
     const Scratch& scratch() const { return workspace.scratch; }
-    BreakList break_list(int pairs) {
-        BreakList list = workspace.break_list(pairs);
+    static constexpr int longest() { return longest_list; }
+    BreakList break_list(int pairs, int length) {
+        BreakList list = workspace.break_list(pairs, length);
         list.breaks = reinterpret_cast<Break*>(e.breaks);
         list.rows = e.break_rows;
         return list;

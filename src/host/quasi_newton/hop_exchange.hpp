@@ -119,7 +119,7 @@ private:
             double time;
             std::memcpy(&time, &list.breaks[k].time, sizeof(double));
             records.push_back(time);
-            records.push_back(double(first_variable + list.breaks[k].place / longest_list));
+            records.push_back(double(first_variable + list.breaks[k].variable()));
             records.insert(records.end(), list.rows + int64_t(k) * row, list.rows + int64_t(k + 1) * row);
         }
         for (size_t k = 0; k < sums.hops().size(); ++k) join_records(sums.hops()[k], lengths[k], numbers);

@@ -52,7 +52,8 @@ public:
     void step_few() {
         if (chunks.count > 0) workspace(0).few.step(workspace(0).free_s);
     }
-    BreakList break_list(int pairs) { return workspace(0).break_list(pairs); }
+    int longest() const { return Workspace::longest_list_of(chunks.length, options.capacity); }
+    BreakList break_list(int pairs, int length) { return workspace(0).break_list(pairs, length); }
 
     int slope(double* rows) {
         return each_row(rows, slope_row, [&](int64_t begin, int64_t end, Workspace&, double* row) {

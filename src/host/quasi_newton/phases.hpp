@@ -10,7 +10,8 @@
 //   step(length)           the trial point becomes x + length d
 //   end(at_start)          the caller sees the solution where it would have seen the next trial; at_start:
 //                          f or g was not finite at the start, that point is all there is
-//   scratch(), break_list(pairs)   memory of the decisions
+//   scratch(), break_list(pairs, length)   memory of the decisions
+//   longest()              how long a list of breakpoints may be; the same on all ranks
 //   may_be_few             whether its sums may say that few variables are free: then
 //   factor_few(matrices, row), put_path(path)   one row or none, of whoever has the variables
 //   step_few()             aim() takes the step from their model
@@ -20,6 +21,7 @@
 
 #include "core/quasi_newton/decide.hpp"
 #include "host/quasi_newton/chunks.hpp"
+#include "host/quasi_newton/counted_breaks.hpp"
 #include "host/quasi_newton/engine.hpp"
 #include "host/quasi_newton/simd_matrices.hpp"
 #include "host/quasi_newton/walk_sums.hpp"
@@ -87,7 +89,7 @@ public:
     }
 
     void list_breaks() {
-        BreakList list = sweeps.break_list(state.pairs);
+        BreakList list = sweeps.break_list(state.pairs, next_length());
         const double* total =
             totals({.shape = list_row, .list = &list}, [&](double* rows) { return sweeps.list(list, rows); });
         const double listed = total[0];
@@ -96,18 +98,21 @@ public:
                   [](const Break& a, const Break& b) { return a.before(b); });
         decide_list(team, state, sweeps.scratch(), list, list.breaks, listed);
         walk_sums.cross(state, list, count);
+        counted.select(state, next_length());
     }
 
     void count_breaks() {
         const double* total =
             totals({.shape = {walk_bins, 0, 0}}, [&](double* rows) { return sweeps.count(rows); });
-        decide_count(state, total, longest_list);
+        counted.keep(state, total);
+        decide_count(state, total, next_length());
     }
 
     void sum_ties() {
         double* total = totals({.shape = ties_row(state)}, [&](double* rows) { return sweeps.ties(rows); });
         decide_ties(team, state, sweeps.scratch(), total);
         walk_sums.forget();
+        counted.select(state, next_length());
     }
 
     void regather() {
@@ -139,11 +144,15 @@ private:
     const Exchange exchange;
     DecidingThread team;
     WalkSums walk_sums;
+    CountedBreaks counted;
+
+    int next_length() const { return list_length(state.walk, sweeps.longest()); }
 
     // Whether the ring has a place for a pair whose point may yet be refused.
     bool absorbs_ahead() const { return exchange.call && options.slots > options.capacity; }
 
     void take_in(const SumLayout& layout, const double* total) {
+        counted.forget();
         if constexpr (Sweeps::may_be_few) {
             if (options.bounded && !options.weighted && layout.rows > 0 && total[layout.few()] > 0)
                 return take_in_few(layout, total);

@@ -123,7 +123,7 @@ private:
         double* next = message.data() + message_header;
         for (int k = 0; k < int(own); ++k, next += 2 + row) {
             std::memcpy(next, &list.breaks[k].time, sizeof(double));
-            next[1] = double(first_variable + list.breaks[k].place / longest_list);
+            next[1] = double(first_variable + list.breaks[k].variable());
             std::copy_n(list.rows + int64_t(k) * row, row, next + 2);
         }
         received = send(found.phase, false, message, counts);

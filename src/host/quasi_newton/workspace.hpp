@@ -94,13 +94,22 @@ public:
     Prefetcher prefetcher;
     std::vector<double> chunk_rows;  // what the chunks of a phase leave, in the first thread's workspace
 
-    // The breakpoints of a walk; memory is taken by the first.
-    BreakList break_list(int pairs) {
-        const size_t row = 2 * size_t(pairs) + 1;
-        breaks_listed.resize(longest_list);
-        break_rows.resize(std::max(break_rows.size(), longest_list * row + 4 * size_t(pairs) + 1));
-        return {breaks_listed.data(), break_rows.data(), break_rows.data() + longest_list * row,
-                longest_list};
+    // The breakpoints of a walk; memory is taken by the first, and by longer lists.
+    BreakList break_list(int pairs, int length = longest_list) {
+        const size_t row = 2 * size_t(pairs) + 1, numbers = size_t(length) * row;
+        breaks_listed.resize(std::max(breaks_listed.size(), size_t(length)));
+        if (break_rows.size() < numbers + 2 * row) {
+            std::vector<double>().swap(break_rows);  // nothing of an earlier list is wanted
+            break_rows.resize(numbers + 2 * row);
+        }
+        return {breaks_listed.data(), break_rows.data(), break_rows.data() + numbers, length};
+    }
+    // How long a list may be where the chunks of all variables are so long: of many variables a sixteenth,
+    // so that a walk has few lists, and no more than 32 MiB.
+    static int longest_list_of(int64_t chunk_length, int capacity) {
+        constexpr int64_t numbers = int64_t(1) << 22;
+        static_assert(numbers / (2 + 3) <= record_range);
+        return int(max_of(int64_t(longest_list), min_of(8 * chunk_length, numbers / (2 * capacity + 3))));
     }
 
     // Bytes held; lists of breakpoints and the rows of chunks grow with what they have to hold.
