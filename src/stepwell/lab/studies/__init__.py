@@ -63,7 +63,7 @@ def settings_of(name: str) -> tuple[Setting, ...]:
     Examples
     --------
     >>> [setting.name for setting in settings_of("projected-cg")]
-    ['tol', 'seed_tol', 'relative_lam', 'noise', 'direct']
+    ['tol', 'seed_tol', 'relative_lam', 'relative_noise', 'direct']
     """
     settings: tuple[Setting, ...] = getattr(_module(name), "SETTINGS", ())
     return settings
