@@ -85,7 +85,8 @@ def with_squares(G: Array, c: Array, lone: bool, single: bool) -> Array:
                 f"{name} is {array[place]:.3g} at index {at}, and G_ii there 0; allowed: 0, as column {i} of A is zero "
                 "where G = AᵀA and c = Aᵀb"
             )
-    some = lost & ((products != 0).any(axis=-1) | ((linear != 0).any(axis=0) if G.ndim == 2 else linear != 0))
+    seen = np.isfinite(linear) & (linear != 0)  # (a system of NaN changes nothing for the others)
+    some = lost & ((products != 0).any(axis=-1) | (seen.any(axis=0) if G.ndim == 2 else seen))
     added = np.where(some & np.isfinite(added), added, 0.0)
     if not added.any():
         return G
