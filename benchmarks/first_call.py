@@ -22,7 +22,7 @@ CALLS = {
     "minimize": "stepwell.minimize(lambda x: ((x * x).sum(), 2 * x), A[:, 0], jac=True, bounds=(-1.0, 1.0))",
     "nnls": "stepwell.nnls(A, b)",
     "lsq_linear": "stepwell.lsq_linear(A, b, bounds=(0.0, 2.0))",
-    "curve_fit": "stepwell.curve_fit(stepwell.models.exponentials(1), np.arange(60.0), np.exp(-np.arange(60.0) / 9), [1, 1])",
+    "curve_fit": "t = np.arange(60.0); stepwell.curve_fit(stepwell.models.exponentials(1), t, np.exp(-t / 9), [1, 1])",
     "tikhonov": "stepwell.tikhonov(A, b, 0.1)",
     "cg": "stepwell.cg(A.T @ A + np.eye(20), A.T @ b)",
     "tv": "stepwell.tv(np.eye(64), np.ones(64), 0.1, shape=(8, 8))",
