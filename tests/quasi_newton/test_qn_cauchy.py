@@ -202,17 +202,8 @@ def plain_walk(s, y, gamma, x, g, lower, upper):
     return roots[first], (begins[first] if first else -1.0), t
 
 
-@pytest.mark.parametrize(("centres", "threads"), [(36_000, 1), (36_000, 2), (40, 1), (6, 2)])
-def test_a_walk_over_tens_of_thousands_of_breakpoints(centres, threads):
-    """Lists that grow, and where the last one ends; ties that fit a later list, and ties that fit none."""
-    n = 36_000
-    centre = np.repeat(3 * np.sin(np.linspace(0, 7, centres)), n // centres)
-
-    def fun(x):
-        return float((0.25 * (x - centre) ** 4 + np.cos(x)).sum()), (x - centre) ** 3 - np.sin(x)
-
-    lower, upper = np.full(n, -0.5), np.where(np.arange(n) % 4 == 0, np.inf, 0.8)
-    opt = LBFGSB(np.zeros(n), (lower, upper), maxiter=6, threads=threads)
+def carried_in_walks(opt, fun, lower, upper):
+    """Run to the end, hold every walk to the dense one, and return how many breakpoints each has crossed."""
     carried = []
     while not opt.done:
         opt.tell(*fun(np.asarray(opt.x)))
@@ -224,8 +215,24 @@ def test_a_walk_over_tens_of_thousands_of_breakpoints(centres, threads):
         expected, crossed, t = plain_walk(s, y, float(state["gamma"]), x, g, lower, upper)
         assert state["cauchy_time"] == pytest.approx(expected, rel=1e-8)
         carried.append(int((t <= state["carry_time"]).sum()))
+        # The last breakpoint before the minimiser; which of two is a matter of rounding where it lies on one.
         if abs(expected - crossed) > 1e-8 * expected:
             assert carried[-1] == int((t <= crossed).sum())
+    return carried
+
+
+@pytest.mark.parametrize(("centres", "threads"), [(36_000, 1), (36_000, 2), (40, 1), (6, 2)])
+def test_a_walk_over_tens_of_thousands_of_breakpoints(centres, threads):
+    """Lists that grow, and where the last one ends; ties that fit a later list, and ties that fit none."""
+    n = 36_000
+    centre = np.repeat(3 * np.sin(np.linspace(0, 7, centres)), n // centres)
+
+    def fun(x):
+        return float((0.25 * (x - centre) ** 4 + np.cos(x)).sum()), (x - centre) ** 3 - np.sin(x)
+
+    lower, upper = np.full(n, -0.5), np.where(np.arange(n) % 4 == 0, np.inf, 0.8)
+    opt = LBFGSB(np.zeros(n), (lower, upper), maxiter=6, threads=threads)
+    carried = carried_in_walks(opt, fun, lower, upper)
     assert max(carried) > 15 * 512
 
 
@@ -246,20 +253,7 @@ def test_walks_over_more_breakpoints_than_a_list_holds(n, copies):
         return float(0.5 * curvature @ away**2 + 0.25 * np.sum(away**4)), curvature * away + away**3
 
     opt = LBFGSB(np.zeros(n * copies), (lower, upper), m=5, gtol=1e-4, ftol=0)
-    carried = []
-    while not opt.done:
-        opt.tell(*fun(np.asarray(opt.x)))
-        state = opt.state.copy()
-        if opt.done or not opt.accepted or state["pairs"] == 0:
-            continue
-        s, y = map(np.array, opt.pairs())
-        x, g = opt.accepted_point(), opt.accepted_gradient()
-        expected, crossed, t = plain_walk(s, y, float(state["gamma"]), x, g, lower, upper)
-        assert state["cauchy_time"] == pytest.approx(expected, rel=1e-8)
-        carried.append(int((t <= state["carry_time"]).sum()))
-        # The last breakpoint before the minimiser; which of two is a matter of rounding where it lies on one.
-        if abs(expected - crossed) > 1e-8 * expected:
-            assert carried[-1] == int((t <= crossed).sum())
+    carried = carried_in_walks(opt, fun, lower, upper)
     assert opt.status.success
     assert max(carried) > 512
     assert all(count % copies == 0 for count in carried)
