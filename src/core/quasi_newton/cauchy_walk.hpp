@@ -8,8 +8,8 @@
 //   sum_ties      one time, more often than a list is long: all of them are crossed at once
 //
 // Selections reach as far as breakpoints may matter: first to twice the minimiser of the first segment, then
-// eight times as far, and so on. One selection is nearly always enough. Whoever can take more memory makes
-// the next list twice as long (list_length), so that a walk over many breakpoints has few lists.
+// eight times as far, and so on. One selection is nearly always enough. Where there is memory the next list
+// is twice as long (list_length), so that a walk over many breakpoints has few lists.
 //
 // Times t >= 0 are numbered by their bits plus one: in their order, and 0 lies before all of them.
 #pragma once
@@ -19,8 +19,7 @@
 SW_BEGIN
 
 constexpr int walk_bins = 512;
-// The first list of a walk has so many breakpoints at most, and so have all of a device; none has more than
-// the range of records.
+// The first list of a walk has so many breakpoints at most; none has more than the range of records.
 constexpr int longest_list = 512;
 constexpr int record_range = 1 << 20;
 // A walk costs a sweep or two for each list. After so many, half a million breakpoints if none is longer than
@@ -87,6 +86,18 @@ SW_HD int list_length(const CauchyWalk& walk, int longest) {
     return min_of(length, longest);
 }
 
+// How long lists may become for which so many breakpoints are wanted: no more than 32 MiB.
+SW_HD constexpr int longest_by_memory(int64_t wanted, int capacity) {
+    constexpr int64_t numbers = int64_t(1) << 22;
+    static_assert(numbers / (2 + 3) <= record_range);
+    return int(max_of(int64_t(longest_list), min_of(wanted, numbers / (2 * capacity + 3))));
+}
+// Of a host, and of ranks on hosts and on devices alike, where the chunks of all variables are so long: a
+// sixteenth of many variables.
+SW_HD constexpr int longest_of_chunks(int64_t chunk_length, int capacity) {
+    return longest_by_memory(8 * chunk_length, capacity);
+}
+
 // From the first segment of the path, of this slope, whose minimiser lies beyond the first breakpoint.
 SW_HD void start_walk(State& s, const PathSlope& slope) {
     const double range = 2 * max_of(s.first_break, -slope.offset / slope.curvature);
@@ -147,15 +158,15 @@ SW_HD void must_fit(State& s) {
     s.walk.shift = counted_to_fit;
 }
 
-// After the counts: `length` is a list's.
+// After the counts, of which there may be fewer than of all bins: `length` is a list's.
 template <class Count>
-SW_HD_CALLED void decide_count(State& s, const Count* bins, int length) {
+SW_HD_CALLED void decide_count(State& s, const Count* bins, int length, int counted = walk_bins) {
     CauchyWalk& walk = s.walk;
     Count count = 0;
     int bin = 0;
-    while (bin < walk_bins && count + bins[bin] <= Count(length)) count += bins[bin++];
+    while (bin < counted && count + bins[bin] <= Count(length)) count += bins[bin++];
     s.action = Action::list_breaks;
-    if (bin == walk_bins) return must_fit(s);
+    if (bin == counted) return must_fit(s);
     const uint64_t begins = walk.above + (uint64_t(bin) << walk.shift);
     if (count > 0) {
         walk.high = begins;

@@ -52,7 +52,7 @@ public:
     void step_few() {
         if (chunks.count > 0) workspace(0).few.step(workspace(0).free_s);
     }
-    int longest() const { return Workspace::longest_list_of(chunks.length, options.capacity); }
+    int longest() const { return longest_of_chunks(chunks.length, options.capacity); }
     BreakList break_list(int pairs, int length) { return workspace(0).break_list(pairs, length); }
 
     int slope(double* rows) {

@@ -18,10 +18,11 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 
+#include "core/quasi_newton/counted_breaks.hpp"
 #include "core/quasi_newton/decide.hpp"
 #include "host/quasi_newton/chunks.hpp"
-#include "host/quasi_newton/counted_breaks.hpp"
 #include "host/quasi_newton/engine.hpp"
 #include "host/quasi_newton/simd_matrices.hpp"
 #include "host/quasi_newton/walk_sums.hpp"
@@ -98,13 +99,14 @@ public:
                   [](const Break& a, const Break& b) { return a.before(b); });
         decide_list(team, state, sweeps.scratch(), list, list.breaks, listed);
         walk_sums.cross(state, list, count);
-        counted.select(state, next_length());
+        select_counted();
     }
 
     void count_breaks() {
         const double* total =
             totals({.shape = {walk_bins, 0, 0}}, [&](double* rows) { return sweeps.count(rows); });
-        counted.keep(state, total);
+        counted.keep(state);
+        std::copy_n(total, walk_bins, bins.begin());
         decide_count(state, total, next_length());
     }
 
@@ -112,7 +114,7 @@ public:
         double* total = totals({.shape = ties_row(state)}, [&](double* rows) { return sweeps.ties(rows); });
         decide_ties(team, state, sweeps.scratch(), total);
         walk_sums.forget();
-        counted.select(state, next_length());
+        select_counted();
     }
 
     void regather() {
@@ -145,8 +147,10 @@ private:
     DecidingThread team;
     WalkSums walk_sums;
     CountedBreaks counted;
+    std::array<double, walk_bins> bins;
 
     int next_length() const { return list_length(state.walk, sweeps.longest()); }
+    void select_counted() { counted.select(state, bins.data() + counted.next_bin(state), next_length()); }
 
     // Whether the ring has a place for a pair whose point may yet be refused.
     bool absorbs_ahead() const { return exchange.call && options.slots > options.capacity; }

@@ -104,13 +104,6 @@ public:
         }
         return {breaks_listed.data(), break_rows.data(), break_rows.data() + numbers, length};
     }
-    // How long a list may be where the chunks of all variables are so long: of many variables a sixteenth,
-    // so that a walk has few lists, and no more than 32 MiB.
-    static int longest_list_of(int64_t chunk_length, int capacity) {
-        constexpr int64_t numbers = int64_t(1) << 22;
-        static_assert(numbers / (2 + 3) <= record_range);
-        return int(max_of(int64_t(longest_list), min_of(8 * chunk_length, numbers / (2 * capacity + 3))));
-    }
 
     // Bytes held; lists of breakpoints and the rows of chunks grow with what they have to hold.
     int64_t bytes() const {
