@@ -13,7 +13,7 @@ from device_arrays import on_device, on_host
 from device_rank_problems import CASES as MPI_CASES
 from device_rank_problems import device_rosenbrock, digest_on_device, solve_on_device, split_whole
 from mpi_runner import run_ranks
-from rank_problems import CASES, PAIRS, solve_rosenbrock
+from rank_problems import CASES, PAIRS, signs, solve_rosenbrock
 
 import stepwell
 from stepwell.distributed import RankError, Ranks, part, run_threads
@@ -88,6 +88,25 @@ def test_the_path_is_that_of_ranks_on_the_host(cauchy, maxcor):
         np.testing.assert_allclose(on_host(here.x), there.x, atol=1e-6)
         assert here.mode == there.mode == "2 ranks; same bits on any number of ranks"
         assert here.exchanges == there.exchanges
+
+
+@pytest.mark.parametrize("starts", [None, 3])
+def test_a_walk_over_all_bounds_takes_the_exchanges_of_ranks_on_the_host(starts):
+    """Lists grow to the same length, and are counted and crossed alike."""
+    n = 200_000
+
+    def program(comm, place):
+        layout = split_whole(n, comm)
+        fun, start, bounds = signs(layout, n, starts, place)
+        return stepwell.minimize(fun, start, jac=True, bounds=bounds, comm=layout, options={"maxiter": 3})
+
+    device = [run_threads(ranks, lambda comm: program(comm, functools.partial(on_device, "torch"))) for ranks in (1, 2)]
+    assert digest_on_device(device[0]) == digest_on_device(device[1])
+    for here, there in zip(device[1], run_threads(2, lambda comm: program(comm, np.array))):
+        assert (here.nit, here.nfev, here.cauchy_walks) == (there.nit, there.nfev, there.cauchy_walks)
+        assert here.cauchy_walks == 1
+        assert here.exchanges == there.exchanges
+        np.testing.assert_allclose(on_host(here.x), there.x, atol=1e-8)
 
 
 @pytest.mark.parametrize("maxcor", [8, 10])

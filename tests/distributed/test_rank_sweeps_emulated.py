@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from emulated_device import EmulatedDevice
-from rank_problems import rosenbrock_terms
+from rank_problems import rosenbrock_terms, signs
 
 from stepwell import problems
 from stepwell.distributed import Ranks, run_threads
@@ -117,6 +117,49 @@ def test_a_run_on_emulated_devices_is_that_of_host_ranks_and_has_the_bits_of_one
         np.testing.assert_array_equal(other_g, g)
         assert other_state.tobytes() == state.tobytes()
         assert other_turns == turns
+
+
+class Layout:
+    """What `signs` asks of a layout, of pieces."""
+
+    def __init__(self, pieces):
+        self._pieces = pieces
+
+    def __iter__(self):
+        return iter((self._pieces.begin, self._pieces.end))
+
+    def chunk_sums(self, values):
+        return chunked(values, self._pieces)
+
+
+@pytest.mark.parametrize("starts", [None, 4])
+def test_a_long_walk_takes_the_exchanges_of_host_ranks_and_has_the_bits_of_one(starts, device):
+    """Five times as many breakpoints as the first list has, or ties that fit none of the first."""
+
+    def program(comm, make):
+        pieces = pieces_on(5000, 256, comm.size, comm.rank)
+        fun, start, bounds = signs(Layout(pieces), 5000, starts)
+        ranks, box = Ranks(comm), Box(*(np.full(1, bound) for bound in bounds), True)
+        settings = Settings(m=3, gtol=0.0, ftol=0.0, maxiter=3)
+        target = make(start[None].copy(), box, None, settings, weights_vary=False, pieces=pieces, ranks=ranks)
+        points = []
+        while target.running:
+            points.append(np.array(target.trial[0]))
+            values, gradient = fun(points[-1])
+            target.turn(Value(CHUNK_VALUES, np.nan, values), gradient)
+        return points, int(target.states()["cauchy_walks"][0]), ranks.exchanges
+
+    def points_of(found):
+        return [np.concatenate(pieces) for pieces in zip(*(points for points, *_ in found))]
+
+    there = run_threads(2, lambda comm: program(comm, RankTarget))
+    here = run_threads(2, lambda comm: program(comm, cuda_rank_target.CudaRankTarget))
+    alone = run_threads(1, lambda comm: program(comm, cuda_rank_target.CudaRankTarget))
+    np.testing.assert_allclose(points_of(here), points_of(there), rtol=0, atol=1e-9)
+    np.testing.assert_array_equal(points_of(here), points_of(alone))
+    for (_, walks, exchanges), (_, host_walks, host_exchanges) in zip(here, there):
+        assert walks == host_walks == 1
+        assert exchanges == host_exchanges
 
 
 def test_ranks_without_variables_take_part(device):

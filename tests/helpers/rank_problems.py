@@ -7,6 +7,7 @@ import hashlib
 import numpy as np
 
 import stepwell
+from stepwell.arrays import namespace_of
 from stepwell.distributed import Ranks, split
 
 PAIRS = 22_000  # variables of the Rosenbrock problem: six chunks
@@ -95,20 +96,23 @@ def torsion(layout, nx, comm):
     return fun, upper.copy(), (-upper, upper)
 
 
-def signs(layout, n, starts=None):
+def signs(layout, n, starts=None, place=np.array):
     """Return this rank's function, start and bounds of log(1 + exp(-y x)): one walk crosses most of n bounds.
 
-    With `starts`, so many numbers alone are there to start from, and as many breakpoints.
+    With `starts`, so many numbers alone are there to start from, and as many breakpoints. `place` puts an array where
+    the variables are.
     """
     begin, end = layout
     rng = np.random.default_rng(0)
-    y = (rng.integers(0, 2, n) * 2 - 1.0)[begin:end]
+    y = place((rng.integers(0, 2, n) * 2 - 1.0)[begin:end])
+    xp = namespace_of(y)
     start = 0.01 * (rng.normal(size=n) if starts is None else rng.normal(size=starts)[rng.integers(starts, size=n)])
 
     def fun(x):
-        return layout.chunk_sums(np.logaddexp(0, -y * x) + 0.005 * x * x), -y / (1 + np.exp(y * x)) + 0.01 * x
+        each = xp.logaddexp(0 * x, -y * x) + 0.005 * x * x
+        return layout.chunk_sums(each), -y / (1 + xp.exp(y * x)) + 0.01 * x
 
-    return fun, start[begin:end].copy(), (-1.0, 1.0)
+    return fun, place(start[begin:end]), (-1.0, 1.0)
 
 
 def solve_rosenbrock(

@@ -1,7 +1,7 @@
 // The turns of src/cuda/quasi_newton/quasi_newton.cu on the CPU: by one block, as the package runs small
 // problems, or by a grid whose blocks are processes. Reads sizes, options, the start and bounds or a diagonal
 // from standard input; then, for as long as the run wants evaluations, writes its point and reads value and
-// gradient; at the end writes point and state.
+// gradient; at the end writes point, state and counts.
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -89,8 +89,10 @@ int main() {
     double* f = allocate<double>(1);
     Real* gradient = allocate<Real>(n);
     int64_t hoped = 0, refused = 0;  // points absorbed while they were judged; those of them refused
+    int64_t phases = 0;              // of a grid's longest turn
     while (*e.running) {
         const bool hopes = expects_acceptance(*e.states);
+        const int64_t released = e.barrier->released >> 1;
         send(e.running, 1);
         send(e.trial, n);
         std::fflush(stdout);
@@ -112,6 +114,7 @@ int main() {
         } else {
             launch(TurnPart::whole);
         }
+        phases = max_of(phases, (e.barrier->released >> 1) - released);
         hoped += hopes;
         refused += hopes && !e.states->accepted;
     }
@@ -120,4 +123,5 @@ int main() {
     send(e.states, 1);
     send(&hoped, 1);
     send(&refused, 1);
+    send(&phases, 1);
 }

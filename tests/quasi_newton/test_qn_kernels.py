@@ -77,6 +77,18 @@ def test_staged_memory_is_what_the_sweeps_stage():
 
 
 def test_a_walk_has_memory_for_its_list():
-    """Counters and bins; a breakpoint, its place and 2m + 1 numbers a record; 4m + 1 running sums for each thread."""
+    """Counters, what is counted, and bins; a breakpoint, its place and 2m + 1 numbers a record; 4m + 1 running sums for
+    each thread."""
     m, length = 10, 512
-    assert cuda.walk_words(m, length, cuda.BLOCK) == 1 + 256 + length * (2 + 2 * m + 1) + cuda.BLOCK * (4 * m + 1)
+    assert cuda.walk_words(m, length, cuda.BLOCK) == 4 + 256 + length * (2 + 2 * m + 1) + cuda.BLOCK * (4 * m + 1)
+
+
+def test_a_long_list_has_a_sixteenth_of_the_variables():
+    """No more than 32 MiB, no fewer than 512 or all; and no more than that where there are no walks."""
+    assert cuda.walk_length(100, 10, cuda.BLOCK, True) == 100
+    assert cuda.walk_length(500, 10, cuda.WARP, True) == 128
+    assert cuda.walk_length(8000, 10, cuda.BLOCK, True) == 512
+    assert cuda.walk_length(800_000, 10, cuda.BLOCK, True) == 50_000
+    assert cuda.walk_length(800_000, 10, cuda.BLOCK, False) == 512
+    assert cuda.walk_length(10**9, 10, cuda.BLOCK, True) == 2**22 // 23
+    assert _core.longest_of_chunks(4096, 10) == 2**15

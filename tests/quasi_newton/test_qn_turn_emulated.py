@@ -7,8 +7,10 @@ import subprocess
 import numpy as np
 import pytest
 from native_programs import ROOT, build_once
+from rank_problems import signs
 
 from stepwell import LBFGSB, _core, problems
+from stepwell.distributed import split
 from stepwell.quasi_newton.cuda.layout import NUMBERS, kernel_defines
 from stepwell.quasi_newton.settings import Settings
 from stepwell.quasi_newton.state import STATE_DTYPE
@@ -17,9 +19,9 @@ pytestmark = pytest.mark.native
 WALK = 32  # breakpoints that the emulated device walks at a time
 
 
-def emulated(program, fun, x0, bounds, weights, vary, settings, grid):
+def emulated(program, fun, x0, bounds, weights, vary, settings, grid, walk=WALK):
     """Run to the end on the emulated device, the objective here; returns the point, the state, and how many points were
-    absorbed while they were judged and how many of those refused."""
+    absorbed while they were judged, how many of those refused, and the phases of a grid's longest turn."""
     options = settings.engine_options(
         bounded=bounds is not None,
         boxed=bounds is not None and all(np.isfinite(half).all() for half in bounds),
@@ -39,14 +41,14 @@ def emulated(program, fun, x0, bounds, weights, vary, settings, grid):
             dtype = np.dtype(dtype)
             return np.frombuffer(device.stdout.read(count * dtype.itemsize), dtype)
 
-        sizes = np.array([x0.size, int(_core.sums_length(options)) + NUMBERS, WALK, grid], dtype=np.int64)
+        sizes = np.array([x0.size, int(_core.sums_length(options)) + NUMBERS, walk, grid], dtype=np.int64)
         send(
             sizes, options.to_bytes(), x0, *([] if bounds is None else bounds), *([] if weights is None else [weights])
         )
         while receive(np.uint32, 1)[0]:
             f, g = fun(receive(x0.dtype, x0.size))
             send(np.float64(f), np.asarray(g, dtype=x0.dtype))
-        return receive(x0.dtype, x0.size), receive(STATE_DTYPE, 1)[0], receive(np.int64, 2)
+        return receive(x0.dtype, x0.size), receive(STATE_DTYPE, 1)[0], receive(np.int64, 3)
 
 
 CASES = {
@@ -127,7 +129,7 @@ def test_a_run_on_the_emulated_device_is_that_of_the_host(name, tmp_path_factory
 
     maxiter = ITERATIONS.get(name, 60)
     settings = Settings(m=m, gtol=gtol, ftol=0.0, cauchy=cauchy, maxiter=maxiter, history=history)
-    x, state, (hoped, refused) = emulated(program, fun, x0, bounds, weights, vary, settings, "grid" in name)
+    x, state, (hoped, refused, _) = emulated(program, fun, x0, bounds, weights, vary, settings, "grid" in name)
     h0 = (lambda _: weights) if vary else weights
     host = LBFGSB(x0, bounds, m=m, gtol=gtol, ftol=0.0, cauchy=cauchy, maxiter=maxiter, h0=h0, history=history)
     while not host.done:
@@ -169,3 +171,65 @@ def test_a_steep_start_on_the_emulated_device(bounded, tmp_path_factory):
     # (An ulp of a gradient makes 25 or 26 evaluations of it on the host itself.)
     assert int(state["iterations"]) == host.nit
     assert abs(int(state["evaluations"]) - host.nfev) <= 1
+
+
+def steep(n, starts):
+    """Return log(1 + exp(-y x)) + x²/200, a start and bounds: the first walk crosses all of them."""
+    terms, start, bounds = signs(split(n, "self"), n, starts)
+
+    def fun(x):
+        values, gradient = terms(x)
+        return float(values.sum()), gradient
+
+    return fun, start, tuple(np.full(1, bound) for bound in bounds)
+
+
+def wavy(n, starts):
+    """Return (x - centre)⁴/4 + cos x, a start and bounds: walks end among the breakpoints."""
+    centre = 3 * np.sin(np.linspace(0, 7, n))
+
+    def fun(x):
+        return float((0.25 * (x - centre) ** 4 + np.cos(x)).sum()), (x - centre) ** 3 - np.sin(x)
+
+    return fun, np.zeros(n), (np.full(1, -0.5), np.full(1, 0.8))
+
+
+@pytest.mark.parametrize(
+    ("make", "n", "walk", "starts", "grid"),
+    [
+        (steep, 9000, 4096, None, False),
+        (steep, 5000, 1250, None, True),
+        (steep, 5000, 1250, 7, True),  # ties that fit a later list
+        (steep, 5000, 512, 6, False),  # ties that fit none
+        (wavy, 5000, 1000, None, True),
+    ],
+)
+def test_a_long_walk_takes_few_lists(make, n, walk, starts, grid, tmp_path_factory):
+    """Lists twice as long as the one before, sorted where they lie: points of the host, in few phases."""
+    fun, x0, bounds = make(n, starts)
+    defines = kernel_defines(64, 3, False, True, False, False, None, (0, 0))
+    defines |= {"SW_WARMED_UP_FROM": 0, "SW_GROUPS_FOR_ONE": 0}
+    flags = ["-O1", *(f"-D{key}={value}" for key, value in defines.items())]
+    program = build_once(tmp_path_factory, [ROOT / "tests/native/turn_device.cpp"], flags)
+    points = []
+
+    def recorded(x):
+        points.append(x.copy())
+        return fun(x)
+
+    settings = Settings(m=3, gtol=0.0, ftol=0.0, maxiter=3)
+    _, state, (*_, phases) = emulated(program, recorded, x0, bounds, None, False, settings, grid, walk)
+    host = LBFGSB(x0, bounds, m=3, gtol=0.0, ftol=0.0, maxiter=3)
+    moved = 0
+    for point in points:
+        x = np.array(host.x)
+        np.testing.assert_allclose(point, x, rtol=0, atol=1e-9)
+        moved = max(moved, int((np.isin(x, bounds) & ~np.isin(points[0], bounds)).sum()))
+        host.tell(*fun(x))
+    assert host.done
+    assert int(state["cauchy_walks"]) == int(host.state["cauchy_walks"]) > 0
+    assert moved > (n // 2 if make is wavy else n - 1)
+    # A usual turn has four phases. A list is too long, and its range counted: octaves, parts of one, perhaps parts of a
+    # part. As bins end where they do, lists are not quite full. Lists of 512 would take thirty sweeps.
+    lists = 3 + (n - 512 - 1024) / walk + 1
+    assert phases <= 8 + lists + (starts or 0)

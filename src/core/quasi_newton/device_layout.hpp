@@ -2,7 +2,7 @@
 // compiled module hands it to Python (src/host/quasi_newton/layout.cpp).
 #pragma once
 
-#include "core/quasi_newton/cauchy_walk.hpp"
+#include "core/quasi_newton/counted_breaks.hpp"
 #include "core/quasi_newton/memory.hpp"
 
 namespace stepwell {
@@ -174,26 +174,36 @@ SW_HD constexpr int staged_bytes_of(int capacity, int real_bytes, int kept_bytes
     return max_of(max_of(absorb, aim), numbers * int(sizeof(double)));
 }
 
-// Breakpoints listed at a time, at most: they are sorted in shared memory.
-SW_HD constexpr int longest_list_of(int threads) {
+// Breakpoints that are sorted at a time in shared memory; the first lists have no more.
+SW_HD constexpr int sorted_at_once(int threads) {
     return threads == warp_threads ? 128 : longest_list;
 }
+// Breakpoints that a thread group may list at a time. `grows`: where it may walk along the path, and then of
+// many variables a sixteenth, so that a walk has few lists.
+SW_HD constexpr int device_walk_length(int64_t n, int capacity, int threads, bool grows) {
+    const int first = int(min_of(n, int64_t(sorted_at_once(threads))));
+    return grows && n > first && threads > warp_threads ? longest_by_memory(n / 16, capacity) : first;
+}
 
-// What a thread group shares during a walk, in global memory: counters, then a list for `length` breakpoints.
+// What a thread group shares during a walk, in global memory: counters, which bins are counted, and a list
+// for `length` breakpoints.
 struct DeviceWalk {
     uint32_t *listed, *bins;
+    CountedBreaks* counted;
     BreakList list;
 };
 
+constexpr int64_t device_walk_head = 1 + sizeof(CountedBreaks) / sizeof(double) + walk_bins / 2;
 SW_HD constexpr int64_t device_walk_words(int capacity, int length, int threads) {
-    return 1 + walk_bins / 2 + int64_t(length) * (2 + 2 * capacity + 1) +
+    return device_walk_head + int64_t(length) * (2 + 2 * capacity + 1) +
            int64_t(threads) * (4 * capacity + 1);
 }
 
 SW_HD DeviceWalk device_walk(double* memory, int capacity, int length) {
-    double *breaks = memory + 1 + walk_bins / 2, *rows = breaks + 2 * length;
-    uint32_t* counts = reinterpret_cast<uint32_t*>(memory);
-    return {counts, counts + 2,
+    double *bins = memory + device_walk_head - walk_bins / 2, *breaks = memory + device_walk_head,
+           *rows = breaks + 2 * int64_t(length);
+    return {reinterpret_cast<uint32_t*>(memory), reinterpret_cast<uint32_t*>(bins),
+            reinterpret_cast<CountedBreaks*>(memory + 1),
             BreakList{reinterpret_cast<Break*>(breaks), rows, rows + int64_t(length) * (2 * capacity + 1),
                       length}};
 }

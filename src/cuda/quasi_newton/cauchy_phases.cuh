@@ -17,13 +17,15 @@ public:
 
 #if SW_BOUNDED
     __device__ __noinline__ void list_breaks() {
-        const DeviceWalk walk = walk_memory();
+        DeviceWalk walk = walk_memory();
+        walk.list.length = next_length();
         each_chunk([&](int, const Chunk& c) { list_chunk(m.vectors, m.state, walk, c); });
         decide_once([&] {
             const uint32_t listed = *(volatile uint32_t*)walk.listed;
-            if (listed <= uint32_t(walk.list.length)) sort_breaks(walk.list.breaks, int(listed), m.breaks);
-            decide_list(thread_group.block, m.state, w, walk.list, m.breaks, listed);
-            clear_walk();
+            const int count = listed <= uint32_t(walk.list.length) ? int(listed) : 0;
+            const Break* sorted = sort_breaks(walk.list.breaks, count, m.breaks);
+            decide_list(thread_group.block, m.state, w, walk.list, sorted, listed);
+            go_on();
         });
     }
 
@@ -34,7 +36,10 @@ public:
             uint32_t* bins = reinterpret_cast<uint32_t*>(m.exchange);
             for (int b = threadIdx.x; b < walk_bins; b += threads) bins[b] = walk.bins[b];
             __syncthreads();
-            if (threadIdx.x == 0) decide_count(m.state, bins, walk.list.length);
+            if (threadIdx.x == 0) {
+                walk.counted->keep(m.state);
+                decide_count(m.state, bins, next_length());
+            }
             __syncthreads();
             clear_walk();
         });
@@ -53,7 +58,7 @@ public:
             sums.take(count, AllSums{}, [&](int j, double value) { totals[j] = value; });
             __syncthreads();
             decide_ties(thread_group.block, m.state, w, totals);
-            clear_walk();
+            go_on();
         }
         share_state();
     }
@@ -76,14 +81,16 @@ protected:
         }
     }
 
-    // Before others learn that breakpoints are to be listed or counted next. Member 0, all threads.
-    __device__ void clear_walk() const {
+    // Before others learn that breakpoints are to be listed or counted next; `begins`: of a new walk. Member
+    // 0, all threads.
+    __device__ void clear_walk(bool begins = false) const {
         if (!bounded) return;
         const bool lists = m.state.action == Action::list_breaks;
         if (!lists && m.state.action != Action::count_breaks) return;
         const DeviceWalk walk = walk_memory();
         if (lists) {
             if (threadIdx.x == 0) *walk.listed = 0;
+            if (threadIdx.x == 0 && begins) walk.counted->forget();
         } else {
             for (int b = threadIdx.x; b < walk_bins; b += threads) walk.bins[b] = 0;
         }
@@ -94,6 +101,21 @@ private:
     double* memory;
 
     __device__ DeviceWalk walk_memory() const { return device_walk(memory, capacity, m.engine.walk_length); }
+    __device__ static __noinline__ int next_length() {
+        return list_length(m.state.walk, m.engine.walk_length);
+    }
+
+    // After crossings: what comes next, as far as the counts tell. Member 0, all threads.
+    __device__ __noinline__ void go_on() const {
+        const DeviceWalk walk = walk_memory();
+        uint32_t* bins = reinterpret_cast<uint32_t*>(m.exchange);
+        const int next = walk.counted->next_bin(m.state);
+        for (int b = next + int(threadIdx.x); b < walk_bins; b += threads) bins[b - next] = walk.bins[b];
+        __syncthreads();
+        if (threadIdx.x == 0) walk.counted->select(m.state, bins, next_length());
+        __syncthreads();
+        clear_walk();
+    }
 };
 
 SW_END

@@ -70,24 +70,58 @@ __device__ inline void ties_chunk(const Vectors& v, const State& s, const Block&
     }
 }
 
-// Bitonic sort of a list in shared memory. Member 0, all threads.
-__device__ __noinline__ void sort_breaks(const Break* from, int count, Break* sorted) {
-    int size = 1;
-    while (size < count) size *= 2;
-    for (int i = threadIdx.x; i < size; i += threads) {
-        sorted[i] = i < count ? from[i] : Break{no_break, 0};
+// Brings pairs of breakpoints into order: of each `width` neighbours the halves, element by element, the
+// second read backwards if `mirrored`. What would lie beyond the end counts as last of all, and is where it
+// belongs.
+__device__ __noinline__ void order_pairs(Break* breaks, int count, int width, bool mirrored) {
+    const int half = width / 2;
+    SW_ROLLED
+    for (int k = threadIdx.x;; k += threads) {
+        const int i = 2 * k - (k & (half - 1));
+        if (i >= count) break;
+        const int j = mirrored ? i ^ (width - 1) : i + half;
+        if (j >= count) continue;
+        const Break a = breaks[i], b = breaks[j];
+        if (b.before(a)) breaks[i] = b, breaks[j] = a;
     }
     __syncthreads();
-    for (int span = 2; span <= size; span *= 2) {
-        for (int gap = span / 2; gap > 0; gap /= 2) {
-            for (int i = threadIdx.x; i < size; i += threads) {
-                const int j = i ^ gap;
-                if (j < i) continue;
-                const Break a = sorted[i], b = sorted[j];
-                if (b.before(a) == ((i & span) == 0)) sorted[i] = b, sorted[j] = a;
+}
+
+// Merges neighbours by halves, from those of `width` on as long as they are wider than `least`.
+__device__ __noinline__ void merge_pairs(Break* breaks, int count, int width, int least) {
+    SW_ROLLED
+    for (; width > least; width /= 2) order_pairs(breaks, count, width, false);
+}
+
+// Bitonic sort of a list, with mirrored halves, so that no length has to be filled up to a power of two: in
+// `shared` memory piece by piece, and between pieces where the list lies. Returns where it is then: few
+// breakpoints in shared memory. Member 0, all threads.
+__device__ __noinline__ const Break* sort_breaks(Break* breaks, int count, Break* shared) {
+    constexpr int piece = sorted_at_once(threads);
+    SW_ROLLED
+    for (int width = piece;; width *= 2) {
+        if (width > piece) {
+            order_pairs(breaks, count, width, true);
+            merge_pairs(breaks, count, width / 2, piece);
+        }
+        SW_ROLLED
+        for (int begin = 0; begin < count; begin += piece) {
+            const int length = min_of(piece, count - begin);
+            SW_ROLLED
+            for (int i = threadIdx.x; i < length; i += threads) shared[i] = breaks[begin + i];
+            __syncthreads();
+            if (width > piece) merge_pairs(shared, length, piece, 1);
+            SW_ROLLED
+            for (int part = 2; width == piece && part < 2 * length; part *= 2) {
+                order_pairs(shared, length, part, true);
+                merge_pairs(shared, length, part / 2, 1);
             }
+            if (count <= piece) return shared;
+            SW_ROLLED
+            for (int i = threadIdx.x; i < length; i += threads) breaks[begin + i] = shared[i];
             __syncthreads();
         }
+        if (width >= count) return breaks;
     }
 }
 

@@ -186,9 +186,8 @@ private:
 
 #if SW_BOUNDED
     __device__ DeviceWalk walk_memory() const {
-        DeviceWalk walk = device_walk(a.engine.walk, capacity, longest_list);
-        walk.list.breaks = reinterpret_cast<Break*>(a.breaks);
-        walk.list.rows = a.break_rows;
+        DeviceWalk walk = device_walk(a.engine.walk, capacity, 0);
+        walk.list = {reinterpret_cast<Break*>(a.breaks), a.break_rows, nullptr, a.engine.walk_length};
         return walk;
     }
 

@@ -33,7 +33,7 @@ struct SharedMemory {
         double exchange[staged ? 64 * warps : fold_length];
         double sums[max_of(int(sizeof(AbsorbMemory) / sizeof(double)),
                            small_history ? most_sums + shared_square : 1)];
-        Break breaks[longest_list_of(threads)];  // sorted
+        Break breaks[sorted_at_once(threads)];
     };
     double reduce[warps + 1];
     AimPlan plan;

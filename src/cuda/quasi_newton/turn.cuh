@@ -199,7 +199,7 @@ private:
                         __stcg(products + i, m.products[i]);
                 }
                 if (thread_group.barrier) publish_coefficients();
-                clear_walk();
+                clear_walk(true);
             });
         if (small_history && thread_group.only_decides()) {
             SW_ROLLED

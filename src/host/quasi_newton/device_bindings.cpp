@@ -45,6 +45,7 @@ public:
         : options(wanted), small(size_t(small_matrices_length(wanted.slots))) {
         if (engine.size() != sizeof(arguments.engine)) throw nb::value_error("an engine of another layout");
         std::memcpy(&arguments.engine, engine.c_str(), sizeof(arguments.engine));
+        longest = arguments.engine.walk_length;
         std::memcpy(arguments.options, &options, sizeof(options));
         arguments.rows = reinterpret_cast<double*>(rows);
         arguments.breaks = reinterpret_cast<double*>(breaks);
@@ -106,6 +107,7 @@ public:
 
 private:
     SweepArguments<double> arguments{};
+    int longest;  // list of breakpoints; the engine is told how long the next may be
     DeviceLaunch launch{};
     Exchange exchange{};
     nb::object fails;
@@ -121,6 +123,7 @@ private:
                 arguments.rows,
                 arguments.breaks,
                 arguments.break_rows,
+                longest,
                 [](void* context, DeviceSweep kind, bool at_trial, const double* coefficients, bool waits) {
                     static_cast<DeviceProblem*>(context)->sweep(kind, at_trial, coefficients, waits);
                 },
@@ -131,6 +134,7 @@ private:
         arguments.sweep = kind;
         arguments.at_trial = at_trial;
         arguments.state = state;
+        if (kind == DeviceSweep::list_breaks) arguments.engine.walk_length = list_length(state.walk, longest);
         if (kind == DeviceSweep::aim) {
             std::memcpy(arguments.coefficients, coefficients, sizeof(double) * 2 * size_t(state.pairs));
         }

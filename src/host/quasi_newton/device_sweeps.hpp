@@ -16,12 +16,10 @@ public:
 
     double* rows(const RowShape&) const { return e.rows; }
     const Scratch& scratch() const { return workspace.scratch; }
-    static constexpr int longest() { return longest_list; }
+    int longest() const { return e.longest; }
     BreakList break_list(int pairs, int length) {
-        BreakList list = workspace.break_list(pairs, length);
-        list.breaks = reinterpret_cast<Break*>(e.breaks);
-        list.rows = e.break_rows;
-        return list;
+        return {reinterpret_cast<Break*>(e.breaks), e.break_rows, workspace.break_list(pairs).running,
+                length};
     }
 
     int slope(double*) { return run(DeviceSweep::slope); }

@@ -63,6 +63,7 @@ struct DeviceView {
     Exchange exchange;
     int chunks;
     double *rows, *breaks, *break_rows;  // see SweepArguments
+    int longest;                         // list of breakpoints for which they have room
     // Sweeps over the variables. With `waits`, what is left for the host is there when it returns.
     void (*sweep)(void* context, DeviceSweep kind, bool at_trial, const double* coefficients, bool waits);
     void* context;

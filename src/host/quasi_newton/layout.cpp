@@ -72,14 +72,16 @@ void bind_device_layout(nb::module_& m) {
 #define CONSTANT(name) constants[#name] = name
     CONSTANT(max_device_capacity), CONSTANT(block_threads), CONSTANT(warp_threads), CONSTANT(small_problem);
     CONSTANT(small_capacity), CONSTANT(span), CONSTANT(group_size), CONSTANT(chunk_numbers);
-    CONSTANT(walk_bins), CONSTANT(longest_list), CONSTANT(read_together);
+    CONSTANT(walk_bins), CONSTANT(read_together);
 #undef CONSTANT
     m.attr("DEVICE_CONSTANTS") = constants;
     m.def("device_staged_bytes", &staged_bytes_of, nb::arg("capacity"), nb::arg("real_bytes"),
           nb::arg("kept_bytes"), nb::arg("bound_rows"), nb::arg("weighted"), nb::arg("threads"),
           "Dynamic shared memory of a block, in bytes.");
-    m.def("device_longest_list", &longest_list_of, nb::arg("threads"),
-          "Breakpoints that a block lists at a time, at most.");
+    m.def("device_walk_length", &device_walk_length, nb::arg("n"), nb::arg("capacity"), nb::arg("threads"),
+          nb::arg("grows"), "Breakpoints that a thread group may list at a time.");
+    m.def("longest_of_chunks", &longest_of_chunks, nb::arg("chunk_length"), nb::arg("capacity"),
+          "Breakpoints that ranks may list together at a time.");
     m.def("device_walk_words", &device_walk_words, nb::arg("capacity"), nb::arg("length"), nb::arg("threads"),
           "Words of memory of a walk that lists so many breakpoints at a time.");
 }

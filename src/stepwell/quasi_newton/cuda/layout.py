@@ -24,16 +24,22 @@ SMALL: int = _CONSTANTS["small_problem"]  # variables of a problem that a warp t
 SMALL_CAPACITY: int = _CONSTANTS["small_capacity"]  # and pairs: its decisions must fit its share of shared memory
 READ_TOGETHER: int = _CONSTANTS["read_together"]  # variables that one read of the history may take
 WALK_BINS: int = _CONSTANTS["walk_bins"]  # in which breakpoints are counted
-LONGEST_LIST: int = _CONSTANTS["longest_list"]  # breakpoints that ranks list together at a time, at most
-LONGEST_WALK = {threads: int(_core.device_longest_list(threads)) for threads in (BLOCK, WARP)}
 
 
 #: The struct DeviceEngine; pointers are whole numbers.
 Engine = structure("DeviceEngine")
 
 
+def walk_length(n: int, capacity: int, threads: int, grows: bool) -> int:
+    """Return how many breakpoints a walk may list at a time; it `grows` to that where there are walks."""
+    return int(_core.device_walk_length(n, capacity, threads, grows))
+
+
 def walk_words(capacity: int, length: int, threads: int) -> int:
-    """Return the words of device memory that a walk takes which lists so many breakpoints at a time."""
+    """Return the words of device memory that a walk takes which lists so many breakpoints at a time.
+
+    With 0 and 0 those besides a list and the sums over it.
+    """
     return int(_core.device_walk_words(capacity, length, threads))
 
 

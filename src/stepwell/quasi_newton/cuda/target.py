@@ -19,7 +19,6 @@ from stepwell.quasi_newton.cuda.events import WINDOW
 from stepwell.quasi_newton.cuda.layout import (
     BLOCK,
     GROUP,
-    LONGEST_WALK,
     NUMBERS,
     SMALL,
     SMALL_CAPACITY,
@@ -28,6 +27,7 @@ from stepwell.quasi_newton.cuda.layout import (
     Engine,
     kernel_defines,
     resident_kernel,
+    walk_length,
     walk_words,
 )
 from stepwell.quasi_newton.cuda.memory import DeviceVectors
@@ -71,12 +71,13 @@ class CudaTarget(DeviceVectors):
         kernel, shared, resident = resident_kernel(
             "quasi_newton", "stepwell_turn", tuple(defines.items()), self.device.device_id
         )
-        self._plan(resident, LONGEST_WALK[threads])
+        self._plan(resident)
+        longest = walk_length(self.n, m, threads, box is not None and settings.cauchy == "exact")
         thread_groups = self._thread_groups
         sums = int(_core.sums_length(self._options)) + NUMBERS
         groups = -(-self._chunks // GROUP)
         partial_stride = sums * (self._chunks + groups + 1)
-        walk_stride = walk_words(m, self._walk_length, threads)
+        walk_stride = walk_words(m, longest, threads)
         doubles = {
             "small": batch * int(_core.small_length(self.slots)),
             "partials": thread_groups * partial_stride,
@@ -103,7 +104,7 @@ class CudaTarget(DeviceVectors):
             partials=at["partials"], coefficients=at["coefficients"], scratch=at["scratch"], walk=at["walk"],
             barrier=at["control"] + 16, report=pinned, running=pinned + _core.STATE_SIZE, counter=at["control"],
             partial_stride=partial_stride, walk_stride=walk_stride,
-            chunks=self._chunks, walk_length=self._walk_length, sums=sums,
+            chunks=self._chunks, walk_length=longest, sums=sums,
         )  # fmt: skip
         self._upload(at["engine"], bytes(engine) + self._options.to_bytes())
         self._upload(at["control"], bytes(self._sizes["control"]))
@@ -130,7 +131,7 @@ class CudaTarget(DeviceVectors):
             self._copy(to + filled * len(one), to, more * len(one))
             filled += more
 
-    def _plan(self, resident_blocks: int, longest_walk: int) -> None:
+    def _plan(self, resident_blocks: int) -> None:
         """Cut the variables into chunks and choose who works on a problem: the grid, or one block."""
         # The cut does not depend on the batch, so that a problem has the same bits alone and in one.
         # In a grid one more block decides.
@@ -142,10 +143,6 @@ class CudaTarget(DeviceVectors):
         self._blocks_are_groups = rounds * (decisions + self._chunks) <= self.batch * (decisions + 1)
         self._grid = min(self.batch, resident_blocks) if self._blocks_are_groups else self._chunks + 1
         self._thread_groups = self._grid if self._blocks_are_groups else 1
-        walk = 32
-        while walk < min(self.n, longest_walk):
-            walk *= 2
-        self._walk_length = walk
 
     def turn(self, f: Any, g: Array, part: int = WHOLE) -> None:
         """Launch one turn with values (a float, host or device array) and gradients at the trial points."""

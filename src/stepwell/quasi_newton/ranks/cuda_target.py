@@ -19,13 +19,13 @@ from stepwell.cuda.runtime import PinnedBuffer
 from stepwell.distributed import Pieces, Ranks
 from stepwell.quasi_newton.cuda.layout import (
     BLOCK,
-    LONGEST_LIST,
     NUMBERS,
     READ_TOGETHER,
     WALK_BINS,
     Engine,
     kernel_defines,
     resident_kernel,
+    walk_words,
 )
 from stepwell.quasi_newton.cuda.memory import DeviceVectors
 from stepwell.quasi_newton.ranks.target import OverRanks
@@ -50,6 +50,16 @@ _FUNCTIONS = ("cuLaunchKernel", "cuStreamSynchronize")
 def _hold_failure(ranks: Ranks, error: int) -> None:
     """Keep a failure of the device until the next message, which the other ranks wait for."""
     ranks.hold(RuntimeError(f"the device failed in the objective or in a turn: CUDA's error {error}"))
+
+
+def _longest_list(pieces: Pieces, settings: Settings) -> int:
+    """Return how many breakpoints ranks may list together at a time: as many as ranks on hosts.
+
+    All of them are listed on each rank.
+    """
+    if settings.cauchy != "exact":
+        return 0
+    return min(pieces.n, int(_core.longest_of_chunks(pieces.chunk_length, settings.m)))
 
 
 class CudaRankTarget(OverRanks, DeviceVectors):
@@ -92,21 +102,22 @@ class CudaRankTarget(OverRanks, DeviceVectors):
         sums = int(_core.sums_length(self._options)) + NUMBERS
         doubles = {
             "partials": chunks * parts * sums,
-            "walk": 1 + WALK_BINS // 2,
+            "walk": walk_words(settings.m, 0, 0),
             "counters": chunks // 2 + 1,
         }
         self._take_memory(start, doubles)
         for name in ("walk", "counters"):
             self._fill_zero(self._at[name], self._sizes[name])
+        longest = _longest_list(pieces, settings) if box is not None else 0
         host = self._take_pinned(
             rows=max(chunks * sums, WALK_BINS),
-            breaks=2 * LONGEST_LIST,
-            break_rows=LONGEST_LIST * (2 * settings.m + 1),
+            breaks=2 * longest,
+            break_rows=longest * (2 * settings.m + 1),
             f_values=max(chunks, 1),
         )
         engine = Engine(
             **self._vectors(), partials=self._at["partials"], walk=self._at["walk"], counter=self._at["counters"],
-            chunks=chunks, walk_length=LONGEST_LIST, sums=sums,
+            chunks=chunks, walk_length=longest, sums=sums,
         )  # fmt: skip
         self._problem = _core.DeviceProblem(
             self._options, bytes(engine), **host, chunk_length=length, chunk_before=pieces.before, parts=parts
@@ -126,6 +137,7 @@ class CudaRankTarget(OverRanks, DeviceVectors):
         """Take memory of the host that the device writes to; return where each part of it begins."""
         total = sum(doubles.values())
         self._pinned = PinnedBuffer(8 * total)
+        self.nbytes += 8 * total
         base = self._pinned.handle
         numbers: np.ndarray = np.ctypeslib.as_array((ctypes.c_double * total).from_address(base))
         numbers[:] = 0
