@@ -72,7 +72,8 @@ def test_a_batch_walks_as_each_alone(torch):
 
     def together(x):
         found = [fun(row) for row in x]
-        return torch.stack([values.sum() for values, _ in found]), torch.stack([gradient for _, gradient in found])
+        values = [torch.as_tensor(value.sum(), device="cuda") for value, _ in found]
+        return torch.stack(values), torch.stack([gradient for _, gradient in found])
 
     starts = torch.stack([start * (1 + k % 3) for k in range(batch)])
     options = {"maxiter": 3, "gtol": 0, "ftol": 0, "graph": False}
