@@ -5,6 +5,7 @@
 
 #include "core/lsq/insertion.hpp"
 #include "core/lsq/stacked.hpp"
+#include "core/lsq/sum.hpp"
 
 SW_BEGIN
 namespace lsq {
@@ -148,7 +149,7 @@ SW_CALL bool fill_up(State& s) {
         if (s.team.rank() == 0) cost[j] = -double_infinity;
         s.team.sync();
         // (Rounding may take what is left beyond zero: no column goes the other way then.)
-        const bool fits = e > 0 ? wanted < most : e < 0 ? wanted > least : true;
+        const bool fits = takes_all(e, wanted, e > 0 ? most : least);
         const bool last = !fits && !any_above(s, cost);
         s.team.sync();
         if (!fits && !last) {
@@ -277,18 +278,13 @@ SW_HD void take_from_b(State& s, int position, int j, double d) {
     s.team.sync();
 }
 
-// How much less the squared residual is with column j filled as far as it can be.
 template <class State>
 SW_HD double value_of_filling(const State& s, int j, double e) {
-    const double c = s.ws.sum_of[j];
-    if (!(c > 0) || (s.ws.state[j] & excluded)) return -double_infinity;
-    const double most = s.task.most_of(j), least = s.task.least_of(j);
-    if (e > 0 ? !(most > 0) : e < 0 ? !(least < 0) : false) return -double_infinity;
-    const double x = e > 0 ? min_of(most, e / c) : e < 0 ? max_of(least, e / c) : 0.0;
+    if (s.ws.state[j] & excluded) return -double_infinity;
+    const double c = s.ws.sum_of[j], room = e > 0 ? s.task.most_of(j) : s.task.least_of(j);
     const double square =
         s.ws.square[j] + (s.ws.penalty_square ? s.factor.penalty * s.ws.penalty_square[j] : 0.0);
-    const double w = s.ws.w[j] - s.multiplier * c;
-    return x == 0 ? s.task.sign_of(j) * w : x * (2 * w - x * square);
+    return value_of_filling(c, room, e, s.ws.w[j] - s.multiplier * c, square, s.task.sign_of(j) > 0);
 }
 
 template <class State>

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/lsq/active_set.hpp"
+#include "core/lsq/sum.hpp"
 
 SW_BEGIN
 namespace lsq {
@@ -136,8 +137,6 @@ SW_HD void add_rows_beneath(State& s, bool shared) {
     s.team.sync();
 }
 
-// A power of four near the mean square of the largest column's entries, over the largest coefficient's:
-// the row then counts as much as one of A.
 template <class State>
 SW_HD double weight_of_sum(State& s) {
     const auto& matrix = s.task.matrix;
@@ -149,10 +148,7 @@ SW_HD double weight_of_sum(State& s) {
     });
     highest = s.team.max(highest);
     coefficient = s.team.max(coefficient);
-    const double root =
-        highest > 0 ? square_root(highest / max_of(matrix.top.rows, 1)) / coefficient : 1 / coefficient;
-    const double power = power_below(root);
-    return 1 / (power * power);
+    return weight_of_row(highest, matrix.top.rows, coefficient);
 }
 
 // Normal equations in place of A and b: scales, norms, and A'b in ws.w.

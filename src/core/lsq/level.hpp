@@ -78,6 +78,17 @@ struct LevelSearch {
         return true;
     }
 
+    // Whether phi is at the level, and whether it is so far off that what found it had too few digits.
+    SW_HD static bool meets(double phi, double level, double wanted) {
+        return absolute(phi - level) <= tolerance * wanted;
+    }
+    SW_HD static bool misses(double phi, double level, double wanted) {
+        return absolute(phi - level) > 10 * tolerance * wanted;
+    }
+    // Whether phi is below what was taken for the least.
+    SW_HD static bool falls_below(double phi, double least, double wanted) {
+        return phi < least - tolerance * wanted;
+    }
     // What phi is to be where `rows` numbers of b count, each with so much noise.
     SW_HD static double level_of_noise(double rows, double noise) {
         return min_of(rows * noise * noise, highest);

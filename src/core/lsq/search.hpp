@@ -200,12 +200,12 @@ SW_CALL void reach_level(State& s, double unit, double start) {
     for (int step = 0; step < LevelSearch::max_steps; ++step) {
         const Point point = evaluate(s, exponential(along.s));
         if (s.search.factor_of_level > 0 &&
-            point.phi < s.search.unpenalized - LevelSearch::tolerance * wanted && lowers_level(s)) {
+            LevelSearch::falls_below(point.phi, s.search.unpenalized, wanted) && lowers_level(s)) {
             wanted = s.search.level - s.search.unpenalized;
             along = LevelSearch(unit, along.s);
             continue;
         }
-        if (absolute(point.phi - s.search.level) <= LevelSearch::tolerance * wanted) return;
+        if (LevelSearch::meets(point.phi, s.search.level, wanted)) return;
         if (s.search.is_cut) return;
         if (along.next(point.phi - s.search.unpenalized, point.slope, wanted)) continue;
         s.search.at_end = along.at_end;
@@ -237,8 +237,7 @@ SW_CALL bool lowers_level(State& s) {
 template <class State>
 SW_HD bool misses_level(State& s) {
     if (!(s.search.level > s.search.unpenalized) || s.search.at_end != 0) return false;
-    return absolute(squared_fit(s) - s.search.level) >
-           10 * LevelSearch::tolerance * (s.search.level - s.search.unpenalized);
+    return LevelSearch::misses(squared_fit(s), s.search.level, s.search.level - s.search.unpenalized);
 }
 
 // The least of phi / (m - tr A (A'A + nu L'L)^-1 A')^2. The trace is that of all columns that take part,

@@ -62,9 +62,9 @@ SW_HD bool next_lambda(State& s) {
         const double missing = s.search.level - s.search.unpenalized;
         // (The fit without lambda was not the least then.)
         s.search.unfit = constraints.rule == rule_chi2 &&
-                         s.squared_fit < s.search.unpenalized - LevelSearch::tolerance * missing;
+                         LevelSearch::falls_below(s.squared_fit, s.search.unpenalized, missing);
         if (s.search.unfit) return false;
-        const bool met = absolute(s.squared_fit - s.search.level) <= LevelSearch::tolerance * missing;
+        const bool met = LevelSearch::meets(s.squared_fit, s.search.level, missing);
         if (met || s.search.evaluations == LevelSearch::max_steps ||
             !s.search.along.next(s.squared_fit - s.search.unpenalized, 2 * s.nu * s.nu * curvature_of_path(s),
                                  missing)) {
@@ -88,8 +88,7 @@ template <class State>
 SW_HD bool misses_level(const State& s) {
     if (s.search.unfit) return true;
     if (s.search.evaluations == 0 || s.search.at_end != 0) return false;
-    return absolute(s.squared_fit - s.search.level) >
-           10 * LevelSearch::tolerance * (s.search.level - s.search.unpenalized);
+    return LevelSearch::misses(s.squared_fit, s.search.level, s.search.level - s.search.unpenalized);
 }
 
 // Whether the fit without lambda, which makes a level, may not be the least.

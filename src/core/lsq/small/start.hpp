@@ -3,6 +3,7 @@
 
 #include "core/lsq/small/rows.hpp"
 #include "core/lsq/small/set.hpp"
+#include "core/lsq/sum.hpp"
 
 SW_BEGIN
 namespace lsq {
@@ -32,8 +33,6 @@ SW_HD void find_norms(State& s) {
     find_inverse_norms(s, s.own_inverse);
 }
 
-// A power of four near the mean square of the largest column's entries, over the largest coefficient's:
-// the row then counts as much as one of A.
 template <class State>
 SW_HD double weight_of_sum(const State& s) {
     double highest = 0, largest = 0;
@@ -43,9 +42,7 @@ SW_HD double weight_of_sum(const State& s) {
         if (own > 0) highest = max_of(highest, s.gram(j, j) / (own * own));
         largest = max_of(largest, coefficient);
     }
-    const double root = highest > 0 ? square_root(highest / max_of(s.job.rows, 1)) / largest : 1 / largest;
-    const double power = power_below(root);
-    return 1 / (power * power);
+    return weight_of_row(highest, s.job.rows, largest);
 }
 
 template <class State>

@@ -39,15 +39,11 @@ SW_HD double other_bound(const State& s, int j) {
     return s.at_upper & bit_of(j) ? s.lower(j) : s.upper(j);
 }
 
-// How much less the squared residual is with column j filled as far as it can be; w has no multiplier.
+// (w has no multiplier.)
 template <class State>
 SW_HD double value_of_filling(const State& s, int j, double rest) {
-    const double coefficient = s.coefficient(j), by = other_bound(s, j) - s.x[j];
-    if (!(coefficient > 0) || (rest > 0 ? !(by > 0) : rest < 0 ? !(by < 0) : false)) return -double_infinity;
-    const double d = rest > 0   ? min_of(by, rest / coefficient)
-                     : rest < 0 ? max_of(by, rest / coefficient)
-                                : 0.0;
-    return d == 0 ? (by < 0 ? -s.w[j] : s.w[j]) : d * (2 * s.w[j] - d * s.square(j));
+    const double room = other_bound(s, j) - s.x[j];
+    return lsq::value_of_filling(s.coefficient(j), room, rest, s.w[j], s.square(j), !(room < 0));
 }
 
 // With a bound sum: goes to a point that has it. The columns that lower the residual most are filled, one
@@ -73,7 +69,7 @@ SW_HD bool fill_up(State& s) {
         if (best < 0) return false;
         const double coefficient = s.coefficient(best), far = other_bound(s, best),
                      whole = s.x[best] + rest / coefficient;
-        if (rest > 0 ? whole < far : rest < 0 ? whole > far : true) {
+        if (takes_all(rest, whole, far)) {
             set_x(s, best, whole);
             enter(s, best);
             count_insertions(s);
