@@ -98,6 +98,8 @@ constexpr double correct_below = 1e-3;
 constexpr double escalate_below = 1e-7;
 // How much longer a step may be than a factor says where products have lost the digits of a pivot.
 constexpr double doubtful_pivots = 1e3;
+// What rounding may take of a variance that comes from products.
+constexpr double rounding_of_variances = 1e-8;
 // The part of a column's squared norm outside the others that is rounding, of normal equations that are
 // given: A is not there to correct it.
 SW_HD double dependent_below(int columns) {

@@ -303,7 +303,7 @@ def check_gram(
     from_singles = "float32" in str(matrix.dtype)
     require_symmetric(given, from_singles)
     require_squares(given)
-    xp = arrays.namespace_of(given)
+    xp, unit = arrays.namespace_of(given), None
     if not (is_number(lam) and read_real("lam", lam, at_least=0) == 0):
         unit = reader.doubles(reader.home("L", np.eye(n) if L is None else L))
         require_shape(unit.ndim == 2 and unit.shape[-1] == n, "L", unit, f"(rows, {n}), as G has columns")
@@ -317,6 +317,7 @@ def check_gram(
         warm_start=warm_start,
         keep_factor=keep_factor,
         gram=arrays.as_contiguous(given if given.ndim == 3 else given[None]),
+        penalty_in_gram=unit,
         linear=arrays.as_contiguous(linear_doubles),
         squared_b=squared,
         numbers=read_numbers(more),

@@ -52,6 +52,7 @@ class Constraints:
     variance: bool = False  # whether it is wanted
     # Normal equations in place of A and b.
     gram: Array | None = None  # (rows, n, n)
+    penalty_in_gram: Array | None = None  # (p, n): L where `gram` has λ²LᵀL in it
     linear: Array | None = None  # (rows, n)
     squared_b: Array | None = None  # (rows,)
     keep_factor: bool = False  # for derivatives

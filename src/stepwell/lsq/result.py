@@ -158,6 +158,7 @@ class LSQResult(Presented, ComputedLater):
     sigma: PerSystem | None = None
 
     _problem: Any = dataclasses.field(default=None, repr=False, compare=False)
+    _units: Any = dataclasses.field(default=None, repr=False, compare=False)  # those of `_problem`
     _factor: KeptFactor | None = dataclasses.field(default=None, repr=False, compare=False)
 
     def __iter__(self) -> Iterator[Any]:
@@ -261,14 +262,19 @@ class LSQResult(Presented, ComputedLater):
         number = int(np.ravel_multi_index(index if isinstance(index, tuple) else (index,), shape)) if shape else 0
         n = self._problem.columns
 
-        def of_system(value: Any, width: int) -> np.ndarray:
+        def of_system(value: Any) -> float:
             found = host_copy(value) if hasattr(value, "shape") else np.asarray(value)
-            rows = np.broadcast_to(found, (*shape, width) if width > 1 or not shape else shape).reshape(-1, width)
-            return np.asarray(rows[number])
+            return float(found.reshape(-1)[number if found.size > 1 else 0])
 
-        x, state = (of_system(one.T if self._problem.across else one, n) for one in (self.x, self.state))
-        lam, sigma = float(of_system(self.lam, 1)[0]), float(of_system(self.sigma, 1)[0])
-        return covariance_of(self._problem, number, x, state, lam, sigma)
+        x, state = (
+            host_copy(one.T if self._problem.across else one).reshape(-1, n)[number] for one in (self.x, self.state)
+        )
+        lam, sigma = of_system(self.lam), of_system(self.sigma)
+
+        def of_problem(x: np.ndarray, lam: float, sigma: float) -> np.ndarray:
+            return covariance_of(self._problem, number, x, state, lam, sigma)
+
+        return of_problem(x, lam, sigma) if self._units is None else self._units.covariance(of_problem, x, lam, sigma)
 
 
 #: The result of ``nnls`` under the name that it has had.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -100,7 +101,12 @@ class Units:
             fixed = fixed & (_rows_beside(mask, x) != 0)
         x = xp.where((state == -1) | fixed, low, xp.where(state == 1, high, x))
         changed["x"] = xp.reshape(x, tuple(r.x.shape))
-        return dataclasses.replace(r, **changed)
+        return dataclasses.replace(r, **changed, _units=None if r._problem is None else self)
+
+    def covariance(self, of_problem: Callable[..., np.ndarray], x: np.ndarray, lam: float, sigma: float) -> np.ndarray:
+        """Return the covariance, in the caller's units as x, λ and σ are, of what `of_problem` says in these."""
+        given = _times(x, self.of_A - self.of_b), float(_times(lam, -self.of_A)), float(_times(sigma, -self.of_b))
+        return np.asarray(_times(of_problem(*given), 2 * (self.of_b - self.of_A)))
 
 
 def _rows_beside(value: Any, x: Array) -> Array:

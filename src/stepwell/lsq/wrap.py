@@ -11,6 +11,7 @@ from stepwell import arrays
 from stepwell.arrays import Array
 from stepwell.lsq.batch import COUNTS, LAM_COUNTS, MORE, Batch
 from stepwell.lsq.constraints import RULES
+from stepwell.lsq.covariance import deviations_of_gram
 from stepwell.lsq.job import Answers
 from stepwell.lsq.result import KeptFactor, LSQResult, NNLSStatus
 
@@ -30,7 +31,7 @@ def wrap(batch: Batch, answers: Answers) -> LSQResult:
     if batch.constraints.sum_low is not None:
         fields["multipliers"] = [multiplier] if batch.lone else multiplier[..., None]
     if sigma is not None:
-        variance = (sigma[:, None] * answers.deviation) ** 2
+        variance = (sigma[:, None] * _deviation(batch, answers)) ** 2
         fields["variance"] = vectors(batch, arrays.namespace_of(variance).astype(variance, answers.x.dtype, copy=False))
         fields["_problem"] = batch
     if answers.factor is not None and answers.factor_order is not None:
@@ -75,6 +76,14 @@ def _sigma(batch: Batch, answers: Answers) -> Array:
         rows = xp.sum(xp.astype(constraints.weights > 0, xp.float64), axis=-1)
     free = rows - xp.astype(answers.lam_counts[LAM_COUNTS.index("passive")], xp.float64)
     return xp.where(free > 0, residual, float("nan")) / xp.sqrt(xp.where(free > 0, free, 1.0))
+
+
+def _deviation(batch: Batch, answers: Answers) -> Array:
+    """What the core found; of penalized normal equations it knows the sum with the penalty alone."""
+    if batch.constraints is None or batch.constraints.penalty_in_gram is None:
+        return answers.deviation
+    found = deviations_of_gram(batch, arrays.to_host(answers.x), arrays.host_copy(answers.state))
+    return arrays.copy_to_device_of(found, answers.deviation) if arrays.is_cuda(batch.b) else found
 
 
 def _on_a_simplex(batch: Batch) -> bool:

@@ -13,7 +13,8 @@ from fuzzing.lsq.answers import Answer, Finding, Solved
 from fuzzing.lsq.cases import Case, Pulse
 from fuzzing.lsq.feasibility import feasible
 from fuzzing.lsq.optimality import DOUBLE, FLOAT, remaining
-from fuzzing.lsq.problem import Problem, read, rows_of
+from fuzzing.lsq.problem import Problem, read
+from fuzzing.lsq.variances import variances
 from stepwell.lsq import NNLSStatus
 
 #: Ends that ought to be rare where data are benign.
@@ -280,53 +281,3 @@ def certificate(part: Solved) -> None:
             sound & ~(np.abs(told - true) <= room * found.size + 1e-300) & ~(np.isinf(told) & (true > 0.99 * most)),
             lambda k: f"residual is {float(told[k]):.6e}, truly {float(true[k]):.6e}",
         )
-
-
-def variances(part: Solved) -> None:
-    """The variance of x between bounds, by dense algebra where that has the digits."""
-    answer, problem = part.answer, part.problem
-    if answer.case.options.get("uncertainty") is None or problem.G is not None or len(problem.C) or answer.n > 40:
-        return
-    assert problem.A is not None
-    told = answer.per_unknown("variance")[part.which]
-    sigma = part.told("sigma")
-    noise = answer.case.options.get("noise")
-    wrong, worst = np.zeros(len(part.x), bool), np.zeros(len(part.x))
-    for k in range(len(part.x)):
-        free = part.found.free[k] & (part.found.norms[k] > 0)
-        A = problem.A[k if len(problem.A) > 1 else 0]
-        left = int(problem.rows[k] - free.sum())
-        fit = float(np.sqrt((problem.fit(part.x)[k] ** 2).sum()))
-        own = fit / np.sqrt(left) if left > 0 else np.nan
-        if noise is not None:
-            own = float(rows_of(noise, answer.systems, None, problem.single)[part.places[k]])
-        K = A[:, free] / part.found.norms[k][free]
-        L = (np.eye(answer.n, dtype=np.longdouble) if problem.L is None else problem.L)[:, free] / part.found.norms[k][
-            free
-        ]
-        G = K.T @ K
-        B = G + part.lam[k] ** 2 * (L.T @ L)
-        between = (part.x[k] > problem.lower[k if len(problem.lower) > 1 else 0]) & (
-            part.x[k] < problem.upper[k if len(problem.upper) > 1 else 0]
-        )
-        # x is at a bound but for rounding, or was rounded to it, and its dual does not hold it there: either may count.
-        norms = part.found.norms[k]
-        rounded = ~between & (np.abs(part.found.w[k]) <= part.answer.sure * norms * part.found.size[k])
-        rounded &= (problem.lower < problem.upper)[k if len(problem.lower) > 1 else 0] & (norms > 0)
-        if (between & (norms > 0) != free).any() or rounded.any():
-            continue
-        if not (own > 1e-12 * float(part.found.size[k])) or (free.any() and np.linalg.cond(B.astype(float)) > 1e5):
-            continue
-        inverse = exact(np.linalg.inv(B.astype(float)))
-        for _ in range(2):  # (Entries of columns far from each other in size tell the rounding of a double.)
-            inverse = inverse @ (2 * np.eye(len(B)) - B @ inverse)
-        true = np.zeros(answer.n)  # (of a sigma whose square may be below the smallest number)
-        true[free] = exact(own) ** 2 * np.diag(inverse @ G @ inverse) / part.found.norms[k][free] ** 2
-        small = np.abs(part.x[k][free]).min(initial=1)
-        if problem.single and min(true.max(), own, small) < 1e-34:  # floats near the smallest have few digits
-            continue
-        worst[k] = np.abs(told[k] - true).max() / max(true.max(), 1e-300)
-        wrong[k] = worst[k] > 1e-4 or abs(sigma[k] - own) > 1e-4 * own
-    part.find_each(
-        "variance", part.finished & wrong, lambda k: f"the variance is off by {worst[k]:.1e}, sigma {sigma[k]}"
-    )

@@ -22,28 +22,32 @@ template <class State>
 SW_HD bool answer(State& s) {
     if (is_beyond_far_bounds(s) || !write_vectors(s)) return false;
     const double residual = square_root(s.squared_fit);
+    const double seminorm = State::penalized ? norm_of_penalty(s) : 0.0;
     Measured measured{max_of(0.0, max_of(s.top, s.slope)), s.b_norm, s.size, s.b_norm, s.b_norm};
     const double violation = violation_of(s.job, measured);
     if constexpr (judges)
-        if (!measure(s, residual, measured) || !is_certified(s.job, measured, violation, s.numbers.rounds))
+        if (!measure(s, residual, seminorm, measured) ||
+            !is_certified(s.job, measured, violation, s.numbers.rounds))
             return false;
+    if (s.job.constraints.deviation && !write_deviations(s)) return false;
     if (s.lanes.lane() == 0) {
         s.job.residual[s.system] = residual;
         s.job.violation[s.system] = violation;
         write_counts<1>(s.job, s.system, s.counts);
     }
-    if (s.job.constraints.general) write_more(s, measured);
+    if (s.job.constraints.general) write_more(s, seminorm, measured);
     return true;
 }
 
 // What the judge wants to know more of. False where it is not to be had.
 template <class State>
-SW_HD bool measure(State& s, double residual, Measured& measured) {
+SW_HD bool measure(State& s, double residual, double seminorm, Measured& measured) {
     if (s.size > 0 && s.size < smallest_square_root) return false;  // the squares of residuals are no numbers
     // (Without a penalty both are the same, and one root does.)
     const double fit = s.squared_fit > 0 ? residual : 0.0;
-    const double left =
-        s.squared_residual <= s.squared_fit ? fit : square_root(max_of(0.0, s.squared_residual));
+    // (Of the x that is returned: in products what a large lambda makes of its rounding cancels.)
+    const double penalty = State::penalized && s.nu > 0 ? square_root(s.nu) * seminorm : 0.0;
+    const double left = penalty > 0 ? square_root(fit * fit + penalty * penalty) : fit;
     measured.task = s.b_norm + fit;
     const bool is_weak = State::source != normal_equations && has_weak_pivot(s);
     // (Of normal equations the residual is not known. What bounds fix allows for more, which is seldom
@@ -245,26 +249,31 @@ SW_HD void measure_sum(const State& s, Measured& measured) {
     measured.sum_size = sum_size;
 }
 
+// |L x| of the x that is returned.
 template <class State>
-SW_HD void write_more(State& s, const Measured& measured) {
+SW_HD double norm_of_penalty(const State& s) {
     const Constraints& constraints = s.job.constraints;
     const int given = s.job.columns;
     const void* out = s.numbers.after(s.job.x, s.system * given);
-    double seminorm = 0;
-    if constexpr (State::penalized) {
-        SW_ROLLED
-        for (int i = s.lanes.lane(); i < constraints.penalty_rows; i += State::width) {
-            double entry = 0;
-            if (constraints.penalty)
-                for (int j = 0; j < given; ++j)
-                    entry +=
-                        constraints.penalty[static_cast<int64_t>(i) * given + j] * s.numbers.read(out, j);
-            else
-                entry = s.numbers.read(out, i);
-            seminorm += entry * entry;
-        }
-        seminorm = s.lanes.sum(seminorm);
+    double square = 0;
+    SW_ROLLED
+    for (int i = s.lanes.lane(); i < constraints.penalty_rows; i += State::width) {
+        double entry = 0;
+        if (constraints.penalty)
+            for (int j = 0; j < given; ++j)
+                entry += constraints.penalty[static_cast<int64_t>(i) * given + j] * s.numbers.read(out, j);
+        else
+            entry = s.numbers.read(out, i);
+        square += entry * entry;
     }
+    return square_root(s.lanes.sum(square));
+}
+
+template <class State>
+SW_HD void write_more(State& s, double seminorm, const Measured& measured) {
+    const Constraints& constraints = s.job.constraints;
+    const int given = s.job.columns;
+    const void* out = s.numbers.after(s.job.x, s.system * given);
     if (s.lanes.lane() == 0) {
         constraints.multiplier[s.system] = s.multiplier;
         constraints.equality_error[s.system] = measured.sum_error;
@@ -277,15 +286,20 @@ SW_HD void write_more(State& s, const Measured& measured) {
         if (constraints.used_lam) {
             constraints.used_lam[s.system] = square_root(s.nu);
             constraints.fit[s.system] = s.squared_fit;
-            constraints.seminorm[s.system] = square_root(seminorm);
+            constraints.seminorm[s.system] = seminorm;
             constraints.unpenalized[s.system] = s.search.unpenalized;
             constraints.at_end[s.system] = s.search.at_end;
             constraints.evaluations[s.system] = s.search.evaluations;
             constraints.passive[s.system] = s.count - State::summed;
         }
     }
-    if (!constraints.deviation) return;
-    double* deviation = constraints.deviation + s.system * given;
+}
+
+// The standard deviations of x; false where products have no digits of one, and A itself has to tell.
+template <class State>
+SW_HD bool write_deviations(State& s) {
+    const int given = s.job.columns;
+    double* deviation = s.job.constraints.deviation + s.system * given;
     s.each_column([&](int j, int) {
         if (j < given && !(s.in_factor & bit_of(j))) deviation[j] = 0;
     });
@@ -294,8 +308,10 @@ SW_HD void write_more(State& s, const Measured& measured) {
         const int j = State::keeps_inverses ? p : s.order[p];
         if (!(s.in_factor & bit_of(j))) continue;
         const double scale = s.scale(j), square = variance_at(s, p);
+        if (!(square >= 0)) return false;
         if (j < given && s.lanes.lane() == 0) deviation[j] = square_root(square) * scale;
     }
+    return true;
 }
 
 }  // namespace small

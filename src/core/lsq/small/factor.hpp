@@ -205,7 +205,8 @@ SW_HD double decrement(State& s) {
 
 // The variance of x at a position, where entries of b have variance one and the set is what it is. With M
 // = L^-T (E - E v v'E / v'E v) L^-1, E = D^-1, v = L^-1 s, it is e_p'M A_P'A_P M e_p: M_pp without a
-// penalty.
+// penalty. With one it is y'Gy of y = M e_p, a sum that rounding changes by some epsilon (sum |y_i| |a_i|)^2
+// however much of its terms cancel: NaN where these are digits of it.
 template <class State>
 SW_HD double variance_at(State& s, int position) {
     if constexpr (State::keeps_inverses)
@@ -214,14 +215,18 @@ SW_HD double variance_at(State& s, int position) {
     double square = square_in_factor(s);
     if constexpr (State::penalized) {
         substitute_back(s);
+        double reach = 0;
         square = 0;
         SW_ROLLED
         for (int q = 0; q < s.count; ++q) {
             const int i = s.order[q];
             double entry = 0;
             s.each_position(s.count, [&](int p, int t) { entry += s.gram(i, s.order[p]) * s.step[t]; });
-            square += s.lanes.sum(entry) * value_at(s, s.step, q);
+            const double y = value_at(s, s.step, q);
+            square += s.lanes.sum(entry) * y;
+            reach += absolute(y) * square_root(s.gram(i, i));
         }
+        if (!(double_epsilon * reach * reach <= rounding_of_variances * square)) return double_nan();
     }
     return max_of(0.0, square);
 }

@@ -118,7 +118,8 @@ private:
     const int n_;
     lsq::Measured measured_{};
     std::vector<double> dual_;
-    double residual_ = 0, seminorm_ = 0, multiplier_ = 0;
+    // seminorm_: with the lambda that the system came with; penalty_: with that of the solution.
+    double residual_ = 0, seminorm_ = 0, penalty_ = 0, multiplier_ = 0;
 
     int state_of(int j, double x) const { return !(x > s_.lower(j)) ? -1 : !(x < s_.upper(j)) ? 1 : 0; }
 
@@ -131,6 +132,7 @@ private:
         const std::vector<Wide> r = s_.residual(x), image = s_.penalized(x);
         residual_ = std::sqrt(square_of(r));
         seminorm_ = std::sqrt(square_of(image));
+        penalty_ = std::sqrt(factor_) * seminorm_;
         measured_.b_norm = measured_.size = measured_.given = s_.b_norm;
         dual_.assign(n_, 0.0);
         Wide sum;
@@ -163,7 +165,7 @@ private:
         measured_.task = job.constraints.gram ? measured_.size : measured_.given + residual_;
         if (summed) measure_sum(given, double(sum));
         if (!summed && !job.constraints.gram) {
-            measured_.objective = std::hypot(residual_, seminorm_);
+            measured_.objective = std::hypot(residual_, penalty_);
             measured_.named = s_.b_norm;
             for (int j = 0; j < n_; ++j)
                 if (!s_.is_masked(j))
@@ -178,7 +180,7 @@ private:
         measured_.sum_error = std::max(0.0, std::max(low - sum, sum - high));
         measured_.sum_size += std::abs(std::isfinite(high) ? high : low);
         if (!s_.job.constraints.gram)
-            measured_.task = s_.b_norm + residual_ + seminorm_ + size_of_way(low, high);
+            measured_.task = s_.b_norm + residual_ + penalty_ + size_of_way(low, high);
         // The dual with the multiplier of the solution, whose sign is the other way round.
         multiplier_ = -double(set_.multiplier);
         for (int j = 0; j < n_; ++j) dual_[j] += multiplier_ * double(set_.c[j]);
