@@ -192,6 +192,46 @@ def test_minimize_reads_as_scipys(bounds):
         np.testing.assert_allclose(x, theirs, atol=1e-7)
 
 
+LIVE_PAIRS = [lambda u: [(0.0, u)] * 3, lambda u: [(0.0, None), (None, u), (0.0, u)], lambda u: ([0.0] * 3, [u] * 3)]
+
+
+@pytest.mark.parametrize("written", LIVE_PAIRS)
+def test_numbers_in_pairs_keep_their_derivatives_in_torch(written):
+    """All of |x - 3|² pulls against the upper bounds: each x at a bound u has the derivative 1."""
+    torch = pytest.importorskip("torch")
+    u = torch.tensor(1.0, dtype=torch.float64, requires_grad=True)
+    three = torch.full((3,), 3.0, dtype=torch.float64)
+    xs = (
+        stepwell.argmin(
+            lambda x, c: ((x - c) ** 2).sum(), torch.zeros(3, dtype=torch.float64), three, bounds=written(u)
+        ),
+        stepwell.lsq_linear(torch.eye(3, dtype=torch.float64), three, bounds=written(u)).x,
+    )
+    for x in xs:
+        (slope,) = torch.autograd.grad(x.sum(), u)
+        assert float(slope) == pytest.approx(float((x == 1).sum()))
+        assert float(slope) >= 2
+    # A solver without derivatives reads the values.
+    assert stepwell.minimize(lambda x: (float(x @ x), 2 * x), np.ones(3), jac=True, bounds=written(u)).success
+
+
+@pytest.mark.parametrize("written", LIVE_PAIRS)
+def test_numbers_in_pairs_keep_their_derivatives_in_jax(written):
+    jax = pytest.importorskip("jax")
+    jax.config.update("jax_enable_x64", True)
+    jnp = jax.numpy
+
+    def least(u):
+        return stepwell.argmin(lambda x, c: jnp.sum((x - c) ** 2), jnp.zeros(3), 3.0, bounds=written(u)).sum()
+
+    def linear(u):
+        return stepwell.lsq_linear(jnp.eye(3), jnp.full(3, 3.0), bounds=written(u)).x.sum()
+
+    count = 2 if written(1.0)[0] == (0.0, None) else 3
+    for solve in (least, linear):
+        assert float(jax.grad(solve)(1.0)) == pytest.approx(count)
+
+
 def test_two_lists_warn_and_show_both_readings():
     with pytest.warns(OptimizeWarning) as heard:
         x = stepwell.minimize(parabola, np.array([0.0, 0.6]), jac=True, bounds=LISTS).x

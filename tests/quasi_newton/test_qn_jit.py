@@ -145,6 +145,17 @@ def test_bounds_and_weights_inside_a_transformation_say_what_to_use(name, librar
             jax.grad(solve)(jnp.ones(3))
 
 
+@pytest.mark.parametrize("library", [np, jnp])
+@pytest.mark.parametrize("kind", ["pairs", "with None", "lists"])
+def test_traced_numbers_in_pairs_say_what_to_use(kind, library):
+    def least(u):
+        own = {"pairs": [(0, u[0])] * 3, "with None": [(None, u[0]), (0, 1), (0, 1)], "lists": ([0, 0, 0], [u[0]] * 3)}
+        return jnp.sum(minimize(lambda x: (0.5 * float(x @ x), x), library.zeros(3), jac=True, bounds=own[kind]).x)
+
+    with pytest.raises(TypeError, match=r"bounds is traced by jax.grad, jit or vmap .*stepwell.argmin"):
+        jax.grad(least)(jnp.ones(3))
+
+
 @pytest.mark.parametrize("what", ["x0", "bounds", "h0", "fun"])
 def test_a_run_inside_a_transformation_of_torch_says_what_to_use(what):
     torch = pytest.importorskip("torch")

@@ -8,13 +8,15 @@ At n = 2 some of them look the same. Each solver then reads what its namesake of
 from __future__ import annotations
 
 import itertools
+import math
 import numbers
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from stepwell.arrays import host_view, is_array, is_container, is_cuda
+from stepwell.arrays import host_view, is_array, is_container, is_cuda, kind_of, namespace_of
+from stepwell.arrays.autograd import graph_library
 from stepwell.common.checks import WrongKind, shown, warn_caller
 
 #: What two members of two numbers each are: pairs (``minimize``), or lower and upper (``lsq_linear``). ``"scipy"`` is
@@ -75,6 +77,9 @@ def split_bounds(
         return _open_end(members[0], -np.inf), _open_end(members[1], np.inf)
     if one:
         _refuse(bounds, rule, name, one)
+    live = _live_ends(members)
+    if live is not None:
+        return live
     pairs = _pairs_from_sequence(members, rule, name)
     if rule == "pairs":
         _warn_of_lists(bounds, pairs, name)
@@ -133,9 +138,44 @@ def _open_end(end: Any, infinity: float) -> Any:
     """Return an end with numbers where it has None for no bound."""
     if end is None:
         return infinity
-    if isinstance(end, tuple | list) and type(None) in map(type, end):
-        return type(end)(infinity if value is None else value for value in end)
+    if isinstance(end, tuple | list):
+        if type(None) in map(type, end):
+            end = type(end)(infinity if value is None else value for value in end)
+        live = _live(end)
+        return end if live is None else live
     return end
+
+
+#: Types of numbers that carry no derivatives.
+_PLAIN: set[type] = {int, float, np.float64, np.float32, np.int64, type(None)}
+
+
+def _live(values: Sequence[Any]) -> Any:
+    """Return numbers as one array where some carry derivatives, or stand for others; None where none does."""
+    if set(map(type, values)) <= _PLAIN:
+        return None
+    arrays = [value for value in values if is_array(value)]
+    library = graph_library(*arrays)
+    if library is None or any(math.prod(array.shape) != 1 for array in arrays):
+        return None
+    like = next(array for array in arrays if kind_of(array) == library)
+    xp = namespace_of(like)
+    nothing = xp.zeros_like(like.reshape(()))
+    return xp.stack([value.reshape(()) if kind_of(value) == library else nothing + float(value) for value in values])
+
+
+def _live_ends(pairs: Sequence[Any]) -> tuple[Any, Any] | None:
+    """Return the low and the high ends of pairs as arrays where some of these numbers carry derivatives."""
+    if not (set(map(type, pairs)) <= {tuple, list}) or any(len(pair) != 2 for pair in pairs):
+        return None
+    if set(map(type, itertools.chain.from_iterable(pairs))) <= _PLAIN:
+        return None
+    low = [-np.inf if pair[0] is None else pair[0] for pair in pairs]
+    high = [np.inf if pair[1] is None else pair[1] for pair in pairs]
+    ends = _live(low), _live(high)
+    if ends[0] is None and ends[1] is None:
+        return None
+    return tuple(end if end is not None else np.array(half, float) for end, half in zip(ends, (low, high)))
 
 
 def _split_array(
