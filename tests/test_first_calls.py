@@ -45,6 +45,28 @@ def test_a_first_call_imports_no_optimizers(solver):
     assert run(f"{FACTORED[solver]}\nrepr(r); print([name for name in {heavy} if name in sys.modules])") == "[]"
 
 
+OUTSIDE = "stepwell.minimize(lambda x: (float(x @ x), 2 * x), np.full(9, 5.0), jac=True, bounds=(0, 2))"
+
+
+def test_a_warning_imports_no_optimizers():
+    said = run(
+        "import warnings\n"
+        "with warnings.catch_warnings(record=True) as heard:\n"
+        f"    warnings.simplefilter('always'); {OUTSIDE}\n"
+        "print([one.category.__name__ for one in heard], 'scipy.optimize' in sys.modules)"
+    )
+    assert said == "['UserWarning'] False"
+
+
+def test_a_warning_has_the_class_of_scipy_s_for_who_filters_by_it():
+    said = run(
+        "import warnings; from scipy.optimize import OptimizeWarning\n"
+        "warnings.simplefilter('error'); warnings.simplefilter('ignore', OptimizeWarning)\n"
+        f"{OUTSIDE}; print('ignored')"
+    )
+    assert said == "ignored"
+
+
 def test_a_result_made_before_scipy_was_there_is_one_of_scipy_s():
     said = run(
         f"{CALLS['minimize']}\n"

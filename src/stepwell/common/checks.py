@@ -290,10 +290,14 @@ def require_shape(holds: bool, argument: str, array: Any, allowed: Any) -> None:
 
 
 def warn_caller(message: str, category: type[Warning] | None = None) -> None:
-    """Warn, with SciPy's OptimizeWarning by default, at the line of the first caller outside this package and SciPy."""
-    from scipy.optimize import OptimizeWarning
+    """Warn, by default with SciPy's OptimizeWarning, at the line of the first caller outside this package and SciPy.
 
+    Who filters by that class has imported it. Where nobody has, which takes SciPy half a second, it is the class that
+    this one is made of: UserWarning.
+    """
+    optimizers = sys.modules.get("scipy.optimize")
+    category = category or getattr(optimizers, "OptimizeWarning", UserWarning)
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in ("stepwell", "scipy"):
         frame, level = frame.f_back, level + 1
-    warnings.warn(message, category or OptimizeWarning, stacklevel=level)
+    warnings.warn(message, category, stacklevel=level)
