@@ -83,7 +83,14 @@ def batch(quick: bool) -> dict[str, Any]:
         return (square * (weights / 2 + square / 4)).sum(-1), d * (weights + square)
 
     centres, weights = torch.tensor(centre, device="cuda"), torch.tensor(w, device="cuda")
-    objectives = {"torch operations": (lambda x: quartic(x, centres, weights), torch.zeros_like(centres))}
+    start = torch.zeros_like(centres)
+    objectives = {"torch operations": (lambda x: quartic(x, centres, weights), start)}
+    compiled = torch.compile(objectives["torch operations"][0], fullgraph=True, dynamic=False)
+    try:
+        compiled(start)  # a compiler that works during a capture ends it
+        objectives["torch.compile"] = compiled, start
+    except (RuntimeError, ImportError) as error:
+        say(f"the compiled objective is left out: {error}")
     try:
         objectives["one CUDA kernel (CuPy)"] = one_kernel(centre, w)
     except ImportError as error:
