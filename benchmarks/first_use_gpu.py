@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 
-from common import machine, save, table, torch_gpu
+from common import save, table, torch_gpu
 
 from stepwell.cuda.nvrtc import shipped_folder
 
@@ -73,14 +73,14 @@ def seconds(name: str, cache: str) -> float:
 
 def main() -> None:
     """Print one line per case."""
-    torch_gpu()
     folder = shipped_folder()
     held = sum(1 for _ in folder.iterdir()) if folder.is_dir() else 0
     lines = []
     for name in CASES:
         with tempfile.TemporaryDirectory() as cache:
             lines.append({"case": name, "first": seconds(name, cache), "second": seconds(name, cache)})
-    save("first_use_gpu", "seconds", {"installation": held, "lines": lines, "machine": machine()})
+    part = "kernels of the build" if held else "compiled at first use"
+    save("first_use_gpu", part, {"installation": held, "gpu": torch_gpu(), "lines": lines})
     print(f"{held} kernels in the installation\n")
     table(
         ["first call in a process", "empty cache, s", "user's cache, s"],

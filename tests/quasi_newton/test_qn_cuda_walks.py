@@ -81,7 +81,7 @@ def test_a_batch_walks_as_each_alone(torch):
     for k in (0, 1, 2, batch - 1):
         alone = stepwell.minimize_batch(together, starts[k : k + 1], jac=True, bounds=bounds, options=options)
         assert torch.equal(alone.x[0], many.x[k])
-        assert alone.cauchy_walks[0] == many.cauchy_walks[k] > 0
+        assert alone.nfev[0] == many.nfev[k]
 
 
 def test_repeats_bitwise(torch):
