@@ -95,7 +95,7 @@ def main() -> None:
             for _ in range(2):
                 result = stepwell.tikhonov(A, b, lam, bounds=(0, None), tol=TOL, maxiter=20000)
                 best = min(best, 1e3 * result.seconds)
-            figures[f"{pairs} pairs"] = {"products": float(result.products[0]), "ms": best}
+            figures[f"{pairs} pairs"] = {"products": float(result.products), "ms": best}
         figures["difference"] = float(np.abs(x - result.x).max() / x.max())
         kept.append(figures)
         cells = [figures["mprgp"], *(figures[f"{pairs} pairs"] for pairs in PAIRS)]

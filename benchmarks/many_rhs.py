@@ -239,7 +239,7 @@ def slices(tolerances=(2.5e-3, 2e-3, 1e-3, 1e-4), repeats=25):
                 rows.append({
                     "threads": threads, "tol": tol, "directions": seeded.directions,
                     **{name: np.median(values, axis=0).tolist() for name, values in seen.items()},
-                    "products": [[float(result.products[0]) for result in results] for results in (cold, ours)],
+                    "products": [[float(result.products) for result in results] for results in (cold, ours)],
                 })  # fmt: skip
     return rows
 

@@ -40,6 +40,4 @@ error = comm.allreduce(float(np.sum((result.x - truth.ravel()) ** 2)))
 signal = comm.allreduce(float(np.sum(truth**2)))
 if comm.rank == 0:
     print(f"{options.size} slices on {comm.size} ranks: {result.message}")
-    print(
-        f"{result.iterations[0]} steps, signal to noise {10 * np.log10(signal / error):.2f} dB, {result.seconds:.1f} s"
-    )
+    print(f"{result.iterations} steps, signal to noise {10 * np.log10(signal / error):.2f} dB, {result.seconds:.1f} s")

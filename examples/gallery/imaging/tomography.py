@@ -47,6 +47,4 @@ plt.show()
 solver = stepwell.ProjectedCG(A, float(result.lam[0]), augmented=True)
 first = solver.solve(B[:, 0], tol=1e-3)
 later = [solver.solve(B[:, j], tol=1e-3) for j in range(1, 8)]
-print(
-    f"one by one: the first slice took {first.products[0]:.0f} products, the next {[int(r.products[0]) for r in later]}"
-)
+print(f"one by one: the first slice took {first.products:.0f} products, the next {[int(r.products) for r in later]}")

@@ -111,9 +111,9 @@ class LinearProblem:
         return LinearResult(
             x=x,
             status=self.of_columns(stats.status),
-            residual=stats.residual,
-            iterations=stats.iterations,
-            products=stats.products,
+            residual=self.of_columns(stats.residual),
+            iterations=self.of_columns(stats.iterations),
+            products=self.of_columns(stats.products),
             history=stats.history,
             exchanges=exchanges,
             bytes_sent=bytes_sent,

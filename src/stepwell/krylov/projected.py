@@ -91,7 +91,7 @@ class ProjectedCG:
     >>> solver = ProjectedCG(A, lam=0.5, augmented=True)
     >>> first = solver.solve(b, tol=1e-8)
     >>> second = solver.solve(b + 1e-4 * random.normal(size=60), tol=1e-3)
-    >>> int(second.products.sum())  # the projection was enough: only the final residual took a product
+    >>> int(second.products)  # the projection was enough: only the final residual took a product
     1
     """
 

@@ -85,13 +85,14 @@ class LinearResult(Presented):
         kind of array.
     status : LinearStatus or list of LinearStatus
         Why each right-hand side ended; of a vector one member, of a block a list.
-    residual : ndarray of float64
-        True relative residual of each column, recomputed from the operator at the end:
+    residual : float or ndarray of float64
+        True relative residual of each column (of a vector one number, as of the next two), recomputed from the operator
+        at the end:
         ``‖Aᵀ(b − A x) − λ² LᵀL x‖ / ‖Aᵀ b‖`` (for ``cg``: ``‖b − H x‖ / ‖b‖``). With bounds that of the projected
         gradient: entries at a bound that point out of the box count as zero.
-    iterations : ndarray of int64
+    iterations : int or ndarray of int64
         Iterations in which each column took part.
-    products : ndarray of float64
+    products : float or ndarray of float64
         Applications of ``AᵀA + λ²LᵀL`` (or H) to one vector, per column: those of the iteration, of a warm start and
         of the recomputed residual. Block methods share theirs evenly among the columns at work, so the sum is exact.
     history : list of ndarray
@@ -125,9 +126,9 @@ class LinearResult(Presented):
 
     x: Array
     status: PerColumn
-    residual: NDArray[np.float64]
-    iterations: NDArray[np.int64]
-    products: NDArray[np.float64]
+    residual: PerColumn
+    iterations: PerColumn
+    products: PerColumn
     history: list[NDArray[np.float64]]
     method: MethodName
     choice: str
@@ -171,7 +172,8 @@ class LinearResult(Presented):
         ends = self._statuses
         counts = {status: ends.count(status) for status in LinearStatus if status in ends}
         endings = "; ".join(f"{count} of {len(ends)}: {status.message}" for status, count in counts.items())
-        finite = self.residual[np.isfinite(self.residual)]
+        residual = np.atleast_1d(self.residual)
+        finite = residual[np.isfinite(residual)]
         worst = f"; worst true residual {finite.max():.2e}" if finite.size else ""
         of_lam = ends_in_words(self.lam_at_end)
         noted = f"; {of_lam}" if of_lam else ""
