@@ -54,11 +54,12 @@ def certify_optimum(result, A, b, damping=0.0, tol=None, axis=0):
     status = np.array([int(result.status)]) if np.ndim(b) == 1 else host_copy(result.status)
     finest = 1 if x.dtype == np.float64 else 2.0**29
     converged = np.flatnonzero(status == stepwell.NNLSStatus.CONVERGED)
+    dampings = np.broadcast_to(np.asarray(damping, dtype=float), len(right))
     for s in converged[:: 1 + converged.size // 5000]:
-        matrix = dense[s] if dense.ndim == 3 else dense
-        moderate = of_moderate_size(matrix, right[s], x[s].astype(float)) if not damping else (matrix, right[s], x[s])
+        matrix, own = dense[s] if dense.ndim == 3 else dense, float(dampings[s])
+        moderate = of_moderate_size(matrix, right[s], x[s].astype(float)) if not own else (matrix, right[s], x[s])
         room = max(finest * rounding(*moderate), 1.001 * (tol or 0.0))
-        assert violation(*moderate, damping) <= room
+        assert violation(*moderate, own) <= room
 
 
 def solved(A, b, *, update=None, **options):

@@ -195,3 +195,27 @@ def test_cross_validation_of_own_matrices_knows_no_company():
         alone = stepwell.lsq_linear(A[i], b[i], (0, 1), sum_bounds=(total[i], np.inf), lam="gcv")
         assert r.lam[i] == alone.lam
         np.testing.assert_array_equal(r.x[i], alone.x)
+
+
+@pytest.mark.parametrize("lam", [0.0, 0.5, np.full(4, 0.5)], ids=["none", "one", "each"])
+@pytest.mark.parametrize("library", ["numpy", "torch", "torch with a graph", "jax"])
+def test_lam_of_a_batch_is_an_array_like_what_else_systems_have(library, lam):
+    rng = np.random.default_rng(1)
+    A, B = rng.normal(size=(6, 3)), rng.normal(size=(4, 6))
+    if library != "numpy":
+        name = library.partition(" ")[0]
+        module = pytest.importorskip("jax.numpy" if name == "jax" else name)
+        if name == "jax":
+            pytest.importorskip("jax").config.update("jax_enable_x64", True)
+        A, B = (module.asarray(array) for array in (A, B))
+        A = A.requires_grad_() if "graph" in library else A
+        lam = module.asarray(lam) if np.ndim(lam) else lam
+    gram = (A.T @ A, B @ A) if "graph" not in library else ((A.T @ A).detach(), (B @ A).detach())
+    for r in (stepwell.nnls(A, B, lam=lam), stepwell.lsq_linear(A, B, lam=lam), stepwell.lsq_gram(*gram, lam=lam)):
+        assert type(r.lam) is type(B)
+        assert r.lam.dtype == B.dtype
+        np.testing.assert_array_equal(np.asarray(r.lam), np.broadcast_to(np.asarray(lam), 4))
+    for solve in (stepwell.nnls, stepwell.lsq_linear):
+        one = solve(A, B[0], lam=0.5)
+        assert (type(one.lam), one.lam) == (float, 0.5)
+        assert "lam: 0.5" in repr(one)

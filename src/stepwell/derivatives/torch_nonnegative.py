@@ -82,7 +82,7 @@ class _Call:
             return found
         if answers.counts[COUNTS.index("status")].any():
             warn_caller(f"derivatives of x hold for solutions, but {wrap(batch, answers).message}")
-        known = dict(lam=batch.options.damping, method=batch.method, choice=batch.choice)
+        known = dict(method=batch.method, choice=batch.choice)
         result: LSQResult = LSQResult.deferred(lambda: wrap(batch, answers), x=x, **known)
         return result
 

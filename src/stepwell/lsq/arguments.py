@@ -303,11 +303,12 @@ def check_gram(
     from_singles = "float32" in str(matrix.dtype)
     require_symmetric(given, from_singles)
     require_squares(given)
-    xp, unit = arrays.namespace_of(given), None
+    xp, unit, lams = arrays.namespace_of(given), None, None
     if not (is_number(lam) and read_real("lam", lam, at_least=0) == 0):
         unit = reader.doubles(reader.home("L", np.eye(n) if L is None else L))
         require_shape(unit.ndim == 2 and unit.shape[-1] == n, "L", unit, f"(rows, {n}), as G has columns")
-        given = given + reader.lam(lam)[:, None, None] ** 2 * xp.matmul(unit.T, unit)
+        lams = reader.lam(lam)
+        given = given + lams[:, None, None] ** 2 * xp.matmul(unit.T, unit)
     linear_doubles = reader.doubles(reader.home("c", linear))
     given = with_squares(given, linear_doubles, lone, from_singles)
     constraints = read_constraints(
@@ -318,6 +319,7 @@ def check_gram(
         keep_factor=keep_factor,
         gram=arrays.as_contiguous(given if given.ndim == 3 else given[None]),
         penalty_in_gram=unit,
+        lam_in_gram=lams,
         linear=arrays.as_contiguous(linear_doubles),
         squared_b=squared,
         numbers=read_numbers(more),

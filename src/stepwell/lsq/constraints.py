@@ -53,6 +53,7 @@ class Constraints:
     # Normal equations in place of A and b.
     gram: Array | None = None  # (rows, n, n)
     penalty_in_gram: Array | None = None  # (p, n): L where `gram` has λ²LᵀL in it
+    lam_in_gram: Array | None = None  # (rows,): and λ
     linear: Array | None = None  # (rows, n)
     squared_b: Array | None = None  # (rows,)
     keep_factor: bool = False  # for derivatives
@@ -70,6 +71,7 @@ class Constraints:
         "given_lam",
         "noise",
         "gram",
+        "lam_in_gram",
         "linear",
         "squared_b",
     )

@@ -146,7 +146,7 @@ class LSQResult(Presented, ComputedLater):
     escalated: PerSystem
     method: str
     choice: str
-    lam: PerSystem = 0.0
+    lam: PerSystem = dataclasses.field(default_factory=float)  # (a default of the class would not wait for `deferred`)
     equality_error: PerSystem = 0.0
     multipliers: Array | None = None
     gap: PerSystem | None = None

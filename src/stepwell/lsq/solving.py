@@ -5,13 +5,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any, get_args
 
-import numpy as np
-
-from stepwell.arrays import host_copy, is_array, is_cuda
+from stepwell.arrays import is_cuda
 from stepwell.arrays.checks import read_array
 from stepwell.common.checks import read_choice, require
 from stepwell.lsq.arguments import Update, check, check_gram, read_matrix, require_matrices, without_column
@@ -87,11 +84,7 @@ def solve_gram(
         G, c, bounds=bounds, bb=bb, rows=rows, lam=lam, L=L, warm_start=warm_start, maxiter=maxiter, tol=tol,
         threads=threads, progress=progress, **given,
     )  # fmt: skip
-    result = solve(batch)
-    if isinstance(lam, float | int) and lam == 0:
-        return result
-    one = float(np.ravel(host_copy(lam))[0]) if batch.lone and is_array(lam) else lam
-    return dataclasses.replace(result, lam=one)
+    return solve(batch)
 
 
 def solve_by_update(A: Any, b: Any, update: str, *, lam: float = 0.0, **given: Any) -> LSQResult:

@@ -24,7 +24,7 @@ def wrap(batch: Batch, answers: Answers) -> LSQResult:
     fields |= {"method": batch.method, "choice": batch.choice}
     if batch.constraints is None:
         # States follow from what is in the factor, when somebody asks: in a small batch each array takes its time.
-        result: LSQResult = LSQResult.deferred(lambda: _states(batch, answers), lam=batch.options.damping, **fields)
+        result: LSQResult = LSQResult.deferred(lambda: _states_and_lam(batch, answers), **fields)
         return result
     fields["state"] = vectors(batch, answers.state)
     multiplier = fields.pop("multiplier")
@@ -39,10 +39,13 @@ def wrap(batch: Batch, answers: Answers) -> LSQResult:
     return LSQResult(**fields)
 
 
-def _states(batch: Batch, answers: Answers) -> types.SimpleNamespace:
-    """Return the states where x ≥ 0 is all that is asked: −1 (at zero) unless a variable is in the factor."""
-    xp = arrays.namespace_of(answers.in_factor)
-    return types.SimpleNamespace(state=vectors(batch, xp.astype(answers.in_factor, xp.int8) - 1))
+def _states_and_lam(batch: Batch, answers: Answers) -> types.SimpleNamespace:
+    """Return the states where x ≥ 0 is all that is asked: −1 (at zero) unless a variable is in the factor; and λ."""
+    xp, lam = arrays.namespace_of(answers.in_factor), batch.options.damping
+    if not batch.lone:
+        each = arrays.namespace_of(answers.reals).zeros_like(answers.reals[0]) + lam
+        lam = _deliver(batch, xp.astype(each, answers.x.dtype, copy=False).reshape(batch.lead))
+    return types.SimpleNamespace(state=vectors(batch, xp.astype(answers.in_factor, xp.int8) - 1), lam=lam)
 
 
 def _fit_of_gram(batch: Batch, x: Array) -> Array:
@@ -117,18 +120,20 @@ def _numbers(batch: Batch, answers: Answers, sigma: Array | None) -> dict[str, A
         constraints = batch.constraints
         fit: Array = None
         unpenalized: Array = None
+        given: Array = None
+        if constraints is not None:
+            kept = constraints.given_lam, constraints.lam_in_gram, constraints.lam
+            given = next((one for one in kept if one is not None), None)
         if answers.lam is None:
             # (Zeros of NumPy's, which takes them from the system, are memory only where they are read.)
             names["lam"] = np.zeros(batch.systems, answers.x.dtype)
         else:
             names["lam"], fit, names["seminorm"], unpenalized = answers.lam
-            if constraints is not None and constraints.lam is not None:
-                given = constraints.lam if constraints.given_lam is None else constraints.given_lam
-                names["lam"] = arrays.namespace_of(given).zeros_like(names["lam"]) + given
-            elif constraints is not None:
-                names["lam"] = names["lam"] * constraints.lam_unit
             if constraints is not None and constraints.lam_unit != 1.0:
+                names["lam"] = names["lam"] * constraints.lam_unit
                 names["seminorm"] = names["seminorm"] / constraints.lam_unit
+        if given is not None:
+            names["lam"] = arrays.namespace_of(given).zeros_like(names["lam"]) + given
         if constraints is not None and constraints.gram is not None:
             fit = _fit_of_gram(batch, answers.x)
             xp = arrays.namespace_of(fit)
