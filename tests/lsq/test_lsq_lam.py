@@ -219,3 +219,25 @@ def test_lam_of_a_batch_is_an_array_like_what_else_systems_have(library, lam):
         one = solve(A, B[0], lam=0.5)
         assert (type(one.lam), one.lam) == (float, 0.5)
         assert "lam: 0.5" in repr(one)
+
+
+@pytest.mark.parametrize("seed", [204, 351])
+def test_cross_validation_sees_a_range_that_binds_between_two_lam_where_it_does_not(seed):
+    """Sums of x need not fall with λ: no λ of the grid has a lower score than the one that was chosen."""
+    rng = np.random.default_rng(seed)
+    A, b = rng.random((8, 6)), 3 * rng.normal(size=8)
+    grid = np.sqrt((A**2).sum() / 6) * np.exp(np.linspace(-8, 2, 16))
+
+    def score(lam, x):
+        trace = np.trace(A @ np.linalg.solve(A.T @ A + lam**2 * np.eye(6), A.T))
+        return ((A @ x - b) ** 2).sum() / (8 - trace) ** 2
+
+    free = stepwell.lsq_linear(A, b, lam="gcv")
+    sums = [stepwell.lsq_linear(A, b, lam=lam).x.sum() for lam in grid]
+    assert max(sums[0], free.x.sum(), 0) < 0.999 * max(sums)
+    least = max(sums[0], free.x.sum(), 0)
+    most = least + (0.02, 0.1, 0.3)[seed % 3] * (max(sums) - least)
+    r = stepwell.lsq_linear(A, b, lam="gcv", sum_bounds=(-np.inf, most))
+    best = min(score(lam, stepwell.lsq_linear(A, b, lam=lam, sum_bounds=(-np.inf, most)).x) for lam in grid)
+    assert score(r.lam, r.x) <= best * (1 + 1e-9)
+    assert r.lam != pytest.approx(free.lam, rel=1e-2)

@@ -23,6 +23,8 @@ from stepwell.lsq.result import NNLSStatus
 _LOCAL = (0, RULES["discrepancy"])
 #: Part of a level above the least fit by which that fit may be missed.
 _LEVEL_ROOM = 1e-4
+#: And of a λ that is another one: ten times that to which Brent's method finds ln λ², and far less than a grid's step.
+_LAM_ROOM = 1e-4
 
 
 def needs_more_than_one(batch: Batch) -> bool:
@@ -55,6 +57,7 @@ def _solve_ranges(batch: Batch, find: Callable[[Batch], Answers]) -> Answers:
             low, high = _ends(batch)
             nearest = _sum_nearest_to_zero(constraints)
             allowed = allowed & (low <= nearest) & (high >= nearest)
+            allowed = allowed & ~_chosen_otherwise(batch, answers, allowed, find)
     xp, sums, (low, high) = arrays.namespace_of(answers.x), _sums(answers), _ends(batch)
     beyond = ~allowed & (constraints.rule in _LOCAL) & _converged(answers) & ((sums < low) | (sums > high))
     end = xp.where(sums > high, high, low)
@@ -68,6 +71,29 @@ def _solve_ranges(batch: Batch, find: Callable[[Batch], Answers]) -> Answers:
     if batch.progress:
         batch.progress(batch.systems, batch.systems)
     return answers
+
+
+def _chosen_otherwise(batch: Batch, answers: Answers, chosen: Array, find: Callable[[Batch], Answers]) -> Array:
+    """Return which of the chosen systems have another λ by a rule that sees sums bind, between λ where they do not.
+
+    Where they do not bind for that λ either, cross-validation has the same values with the range and without.
+    """
+    xp, constraints = arrays.namespace_of(answers.x), batch.constraints
+    assert constraints is not None
+    number = xp.cumulative_sum(xp.astype(chosen, xp.int64))
+    if not int(number[-1]):
+        return chosen
+    places = xp.nonzero(chosen)[0]
+    ranged = find(dataclasses.replace(batch.part(places), progress=None))
+    assert answers.lam is not None
+    assert ranged.lam is not None
+    assert ranged.more is not None
+    used = LAM.index("used_lam")
+    lam = answers.lam[used][places]
+    other = xp.abs(ranged.lam[used] - lam) > _LAM_ROOM * lam
+    if constraints.rule == RULES["gcv"]:
+        other = other & (ranged.more[MORE.index("multiplier")] != 0)
+    return chosen & other[xp.where(chosen, number - 1, 0)]
 
 
 def _again(chosen: Array, batch: Batch, answers: Answers, solve: Callable[[Batch, Array], Answers]) -> Answers:
