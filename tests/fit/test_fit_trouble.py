@@ -327,3 +327,10 @@ def test_statuses_are_those_of_the_core():
         status.name: int(status) for status in FitStatus
     }
     assert all(status.success == (status > 0) for status in FitStatus)
+
+
+@pytest.mark.parametrize("argument", ["ydata", "sigma"])
+def test_rows_of_different_lengths_are_named(argument):
+    given = dict(ydata=Y, sigma=np.ones(20)) | {argument: [[1], [1, 2]]}
+    with pytest.raises(TypeError, match=rf"^{argument} is \[\[1\], \[1, 2\]\]; allowed: an array of real numbers"):
+        stepwell.curve_fit(curve, T, p0=[1.0, 1.0], **given)

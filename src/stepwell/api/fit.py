@@ -207,7 +207,7 @@ def curve_fit(
         if found is not None:
             return found
     whole = None
-    if sigma is not None and axes_of(ydata) == 1 and axes_of(sigma) == 2:
+    if sigma is not None and axes_of("ydata", ydata) == 1 and axes_of("sigma", sigma) == 2:
         whole, sigma = sigma, None
     problem, curve = arguments.read_curve(
         f, xdata, ydata, p0, sigma, absolute_sigma, check_finite, bounds, nan_policy, mask, fixed, own_x, options
@@ -235,7 +235,9 @@ def _differentiable(
     """Fit with x a function of data, sigma, x and bounds."""
     lead, points = tuple(ydata.shape[:-1]), int(ydata.shape[-1])
     own = arguments.owns_x(xdata, lead, points, every["own_x"])
-    require(sigma is None or axes_of(sigma) <= 1 or bool(lead), "sigma", "a matrix", "deviations, with derivatives")
+    require(
+        sigma is None or axes_of("sigma", sigma) <= 1 or bool(lead), "sigma", "a matrix", "deviations, with derivatives"
+    )
     given = Given(Curve(f, xdata, own), own, every["loss"], every["f_scale"], every["mask"], lead, points)
 
     def solver(*, lower: Any, upper: Any, **parts: Any) -> FitResult:

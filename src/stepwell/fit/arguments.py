@@ -71,9 +71,9 @@ def on_host(argument: str, value: Any) -> np.ndarray:
     return found if found.dtype in (np.float32, np.float64) else found.astype(np.float64)
 
 
-def axes_of(value: Any) -> int:
+def axes_of(argument: str, value: Any) -> int:
     """Return how many axes an array has, of whatever library, or a list."""
-    return int(value.ndim) if hasattr(value, "ndim") else np.ndim(value)
+    return int(value.ndim if hasattr(value, "ndim") else read_array(argument, value).ndim)
 
 
 def read_rows(argument: str, value: Any, lead: tuple[int, ...], width: int, dtype: Any = np.float64) -> np.ndarray:
