@@ -43,7 +43,11 @@ def arguments(rng):
             text = str(error)
             hold(bool(text), f"{name}({shown}): an error without a text")
             told_early = argument_table.calls.count == 0 and not any(map(callable, changed.values()))
-            named = any(re.search(rf"(?<!\w){argument}(?!\w)", text) for argument in changed)
+            names = [
+                *changed,
+                *(given[it] for it in ("name",) if isinstance(given.get(it), str)),
+            ]  # A's, of `as_operator`
+            named = any(re.search(rf"(?<!\w){re.escape(argument)}(?!\w)", text) for argument in names)
             hold(named or not told_early or bool(UNNAMED & set(changed)), f"{name}({shown}) names none of them: {text}")
         except Exception as error:
             if argument_table.calls.count or isinstance(error, ZeroDivisionError):
