@@ -44,8 +44,9 @@ def has_squares(unit: np.ndarray) -> np.ndarray:
     return (unit > 1e-105) & (unit < 1e105)
 
 
-def fit_with(part: Solved, lam: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The fit of the solution with a lambda, whether its optimality was certified, and the size of what is rounded."""
+def fit_with(part: Solved, lam: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """The fit of the solution with a lambda, whether its optimality was certified, the size of what is rounded, and by
+    how much its conditions are broken."""
     case, problem = part.answer.case, part.problem
     full = np.zeros(part.answer.systems)
     full[part.which] = lam.astype(float)
@@ -58,7 +59,7 @@ def fit_with(part: Solved, lam: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.
     finite = np.isfinite(x).all(axis=1)
     x = exact(np.where(finite[:, None], x, 0))
     found = breach(problem, x, exact(used))
-    return (problem.fit(x) ** 2).sum(axis=1), finite & (found.worst <= part.answer.sure), found.size
+    return (problem.fit(x) ** 2).sum(axis=1), finite & (found.worst <= part.answer.sure), found.size, exact(found.worst)
 
 
 def size_of_sums(part: Solved) -> np.ndarray:
@@ -73,14 +74,18 @@ def size_of_sums(part: Solved) -> np.ndarray:
 def by_level(part: Solved) -> None:
     problem, options, rule = part.problem, part.answer.case.options, part.answer.rule
     fit, unit = (problem.fit(part.x) ** 2).sum(axis=1), trace_ratio(part)
-    least, sure, size = fit_with(part, np.zeros(len(unit), np.longdouble))
+    least, sure, size, worst = fit_with(part, np.zeros(len(unit), np.longdouble))
+    # The least is that of an x that breaks its conditions by so much: a convex fit is no further above that of a y than
+    # 2 w'(y - x), and of a y no larger than the points that are known that is
+    lower = 2 * worst * size * (size + np.maximum(size, part.found.size))
     if rule == "chi2":
-        level = exact(options.get("chi2", 1.02)) * least
+        level, below = exact(options.get("chi2", 1.02)) * least, exact(options.get("chi2", 1.02)) * lower
     else:
+        below = np.zeros(len(unit))
         noise = rows_of(options["noise"], part.answer.systems, None, problem.single)[part.which]
         level = problem.rows * exact(noise) ** 2
-    bottom, sure_of_bottom, _ = fit_with(part, SMALL * unit)
-    most, sure_of_most, _ = fit_with(part, LARGE * unit)
+    bottom, sure_of_bottom, *_ = fit_with(part, SMALL * unit)
+    most, sure_of_most, *_ = fit_with(part, LARGE * unit)
     # The rounding of a squared residual: size of what is rounded, times the residual.
     eps, size = 1e-6 if problem.single else 1e-12, np.maximum(size, part.found.size) + size_of_sums(part)
     rounding = eps * size * (np.sqrt(least) + np.sqrt(level)) + (eps * size) ** 2
@@ -89,7 +94,8 @@ def by_level(part: Solved) -> None:
     wanted = level - least
     reachable = sure & sure_of_bottom & sure_of_most & (wanted > 1e4 * rounding) & has_squares(unit)
     reachable &= (bottom < level - 0.01 * wanted) & (most > level + 0.01 * wanted)
-    off = part.finished & (np.abs(fit - level) > 1e-4 * np.abs(wanted) + 30 * rounding)
+    room = 1e-4 * np.abs(wanted) + 30 * rounding
+    off = part.finished & ((fit > level + room) | (fit < level - room - below))
     ends = part.told("lam_at_end")
     part.find_each(
         "level",
@@ -168,7 +174,7 @@ def cross_validated(part: Solved) -> None:
     best, where = np.full(found.shape, np.inf), np.zeros(found.shape)
     for power in np.linspace(-8, 2, 16)[::2]:
         lam = unit * np.exp(power)
-        other, sure, size = fit_with(part, lam)
+        other, sure, size, _ = fit_with(part, lam)
         sure &= (other > 1e-10 * size**2) & (fit > 1e-10 * part.found.size**2)
         tried = np.where(sure, value(other, lam), np.inf)
         where = np.where(tried < best, lam.astype(float), where)
