@@ -172,10 +172,10 @@ def _live_ends(pairs: Sequence[Any]) -> tuple[Any, Any] | None:
         return None
     low = [-np.inf if pair[0] is None else pair[0] for pair in pairs]
     high = [np.inf if pair[1] is None else pair[1] for pair in pairs]
-    ends = _live(low), _live(high)
-    if ends[0] is None and ends[1] is None:
+    lows, highs = _live(low), _live(high)
+    if lows is None and highs is None:
         return None
-    return tuple(end if end is not None else np.array(half, float) for end, half in zip(ends, (low, high)))
+    return np.array(low, float) if lows is None else lows, np.array(high, float) if highs is None else highs
 
 
 def _split_array(
