@@ -155,6 +155,8 @@ def read(case: Case) -> Problem:
     if given.get("mask") is not None:
         out = ~np.broadcast_to(np.asarray(given["mask"]).reshape(-1, n), (systems, n))
         lower[out] = upper[out] = 0
+    if gram:  # is read as doubles, of which few are subnormal
+        matrix, b = matrix.astype(np.float64), b.astype(np.float64)
     A, b = normal(matrix.reshape(-1, *matrix.shape[-2:])), normal(b)
     if given.get("which") is not None:
         A = A[np.asarray(given["which"]).reshape(-1)]
