@@ -131,13 +131,11 @@ SolveFunction solve_function_of(const Job& job) {
     const Constraints& constraints = job.constraints;
     constexpr int positions = min_of(capacity, small::most_positions);
     constexpr bool summable = source != small::own_matrix;
+    // (Of a range the slack has bounds anyhow, and a kind for signs alone gains nothing.)
     if constexpr (special_cases && source == small::one_matrix && !penalized)
-        if (constraints.summed && asks_no_more_than_signs(job))
-            return constraints.slack
-                       ? solve_as<
-                             small::Kind<void, source, false, small::any_sum, penalized, capacity, positions>>
-                       : solve_as<small::Kind<void, source, false, small::given_sum, penalized, capacity,
-                                              positions>>;
+        if (constraints.summed && !constraints.slack && asks_no_more_than_signs(job))
+            return solve_as<
+                small::Kind<void, source, false, small::given_sum, penalized, capacity, positions>>;
     if constexpr (summable)
         if (constraints.summed)
             return solve_as<small::Kind<void, source, true, small::any_sum, penalized, capacity, positions>>;
