@@ -35,35 +35,31 @@ void guess(SmallSystems& given, int64_t system, int here, small::OneCore& core) 
     given.answered = find(job, given.guess_table, system, here, given.linear.get(), given.guesses);
 }
 
-// A'b and b'b of this system, and at once of those that come next.
-template <class Kind>
-void multiply(SmallSystems& given, int64_t system, int64_t end, const Shared& shared, small::OneCore& core) {
+// A'b and b'b of this system, and at once of those that come next. False where they were there.
+inline bool multiply(SmallSystems& given, int64_t system, int64_t end, const Shared& shared) {
     typedef small::OneCore Core;
-    constexpr bool guesses = small::State<Kind, Core>::sweeps_signs;
+    if (system >= given.first && system < given.last && shared.columns == given.multiplied) return false;
     const Job& job = given.job;
-    const int length = linear_length(job);
-    if (system < given.first || system >= given.last || shared.columns != given.multiplied) {
-        const int64_t here = job.constraints.which ? 1 : min_of<int64_t>(Core::group, end - system);
-        const EitherNumbers numbers(job);
-        numbers.with(numbers.after(job.b, system * job.b_stride), [&](const auto* b) {
-            Core::multiply_group(b, job.b_stride, static_cast<int>(here), job.rows, shared, job.columns,
-                                 given.linear.get(), given.linear.get() + Core::group * length);
-        });
-        given.first = system;
-        given.last = system + here;
-        given.multiplied = shared.columns;
-        given.answered = 0;
-        if constexpr (guesses) guess<Kind>(given, system, static_cast<int>(here), core);
-    }
-    if (given.is_answered(system)) return;
+    const int64_t here = job.constraints.which ? 1 : min_of<int64_t>(Core::group, end - system);
+    const EitherNumbers numbers(job);
+    numbers.with(numbers.after(job.b, system * job.b_stride), [&](const auto* b) {
+        Core::multiply_group(b, job.b_stride, static_cast<int>(here), job.rows, shared, job.columns,
+                             given.linear.get(), given.linear.get() + Core::group * linear_length(job));
+    });
+    given.first = system;
+    given.last = system + here;
+    given.multiplied = shared.columns;
+    given.answered = 0;
+    return true;
+}
+
+// Of these products, those of this system.
+inline void take_products(SmallSystems& given, int64_t system) {
+    constexpr int group = small::OneCore::group;
     const int64_t place = system - given.first;
-    if constexpr (guesses) {
-        if (given.has_guesses) given.guesses.hand_over(static_cast<int>(place), job.columns, given.guess);
-        given.products.guess = given.has_guesses ? &given.guess : nullptr;
-    }
     given.products.linear = given.linear.get() + place;
-    given.products.linear_step = Core::group;
-    given.products.squared_b = given.linear.get()[Core::group * length + place];
+    given.products.linear_step = group;
+    given.products.squared_b = given.linear.get()[group * linear_length(given.job) + place];
 }
 
 // What all systems of a matrix work with.
@@ -97,8 +93,15 @@ bool solve_as(SmallSystems& given, int64_t system, int64_t end, const Shared& sh
     small::Products& products = given.products;
     if constexpr (Kind::shares) {
         take_matrix(given, shared);
-        multiply<Kind>(given, system, end, shared, core);
-        if (given.is_answered(system)) return true;
+        [[maybe_unused]] const bool is_new = multiply(given, system, end, shared);
+        if constexpr (small::State<Kind, small::OneCore>::sweeps_signs) {
+            if (is_new) guess<Kind>(given, system, static_cast<int>(given.last - system), core);
+            if (given.is_answered(system)) return true;
+            if (given.has_guesses)
+                given.guesses.hand_over(static_cast<int>(system - given.first), job.columns, given.guess);
+            products.guess = given.has_guesses ? &given.guess : nullptr;
+        }
+        take_products(given, system);
     }
     if constexpr (Kind::source == small::own_matrix) {
         const EitherNumbers numbers(job);
