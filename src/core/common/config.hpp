@@ -4,13 +4,16 @@
 #pragma once
 
 // SW_HD marks a function for host and device; SW_HD_CALLED one that is called there, not inlined: decisions
-// run rarely and by one block, and must not cost the sweeps of the same kernel their registers.
+// run rarely and by one block, and must not cost the sweeps of the same kernel their registers. SW_HD_RARE
+// marks one that few problems need: the host's compiler takes less time for it.
 #if defined(__CUDACC__)
 #define SW_HD __host__ __device__ inline
 #define SW_HD_CALLED __host__ __device__ __noinline__
+#define SW_HD_RARE __host__ __device__ inline
 #else
 #define SW_HD inline
 #define SW_HD_CALLED inline
+#define SW_HD_RARE [[gnu::cold]] inline
 #endif
 
 // Before a loop of the decisions: on a GPU its body must stay small, since cold code is fetched slowly. A

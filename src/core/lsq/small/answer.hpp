@@ -129,7 +129,7 @@ SW_HD bool is_beyond_far_bounds(const State& s) {
 // have lost digits of a pivot: what the factor says of it, and what the rounding of a dual from A may
 // hide. (The penalty's part of a dual comes from products.)
 template <class State>
-SW_HD double doubtful_decrement(State& s) {
+SW_HD_RARE double doubtful_decrement(State& s) {
     const double part = State::penalized ? s.size : square_root(max_of(0.0, s.squared_fit));
     return max_of(doubtful_pivots * decrement(s), double_epsilon * part / square_root(smallest_part(s)));
 }

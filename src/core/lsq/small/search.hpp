@@ -93,7 +93,7 @@ SW_HD bool misses_level(const State& s) {
 
 // Whether the fit without lambda, which makes a level, may not be the least.
 template <class State>
-SW_HD bool has_false_level(State& s) {
+SW_HD_RARE bool has_false_level(State& s) {
     if (is_beyond_far_bounds(s)) return true;
     if (s.job.constraints.rule != rule_chi2 || !has_weak_pivot(s)) return false;
     const double off = doubtful_decrement(s);
