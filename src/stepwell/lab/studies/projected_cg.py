@@ -256,7 +256,7 @@ def _solve(
     made = seeded.solve(slices.of(slices.seed), tol=context.settings["seed_tol"])
     study.remarks.append(
         f"{place.short}: seed slice {slices.seed} to {context.settings['seed_tol']:g}: "
-        f"{float(place.fetch(made.products)[0]):.0f} products, {seeded.directions} directions kept."
+        f"{float(place.fetch(made.products)):.0f} products, {seeded.directions} directions kept."
     )
     for tol in tolerances:
         rows = _Rows(table, place, slices, tol)
@@ -277,7 +277,7 @@ class _Rows:
     def add(self, number: int, method: str, result: Any, seconds: float, column: int = 0) -> None:
         x = self.place.fetch(result.x)
         x = x[:, column] if x.ndim == 2 else x
-        products = float(self.place.fetch(result.products)[column])
+        products = float(np.atleast_1d(self.place.fetch(result.products))[column])
         cold = self.cold.setdefault(number, (products, seconds))
         paper: dict[str, float | None] = {}
         if self.slices.poster and method in _PUBLISHED:
@@ -293,7 +293,7 @@ class _Rows:
             products=products,
             seconds=seconds,
             quality=signal_to_noise(x, self.slices.images[:, number - 1]),
-            residual=float(self.place.fetch(result.residual)[column]),
+            residual=float(np.atleast_1d(self.place.fetch(result.residual))[column]),
             ratio=cold[0] / products if method != "CG" and products else None,
             seconds_ratio=cold[1] / seconds if method != "CG" else None,
             **paper,
