@@ -39,8 +39,8 @@ constexpr int register_bytes = 32;
 constexpr int register_bytes = 16;
 #endif
 
-// Whether common cases, small systems among them, are compiled apart from all others, to be faster. Not for
-// processors from before 2013, whose code has to be right, and quick to compile.
+// Whether common cases are compiled apart from all others, to be faster. Not for processors from before 2013,
+// whose code has to be right, and quick to compile.
 #if defined(__x86_64__) && !defined(__AVX2__)
 constexpr bool special_cases = false;
 #else

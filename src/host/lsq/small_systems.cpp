@@ -18,20 +18,17 @@ SolveFunction solve_function_of_shared(const Job& job) {
 }
 
 SolveFunction solve_function_for(const Job& job, int source) {
-    // (Elsewhere the solver for all sizes takes them.)
-    if constexpr (special_cases) {
-        switch (source) {
-            case small::one_matrix:
-                if (keeps_inverses(job))
-                    return solve_function_of<small::one_matrix, small::kept_columns, false>(job);
-                [[fallthrough]];
-            case small::some_matrices:
-                return solve_function_of_shared(job);
-            case small::own_matrix:
-                return solve_function_of<small::own_matrix, 16, false>(job);
-            case small::normal_equations:
-                return solve_function_of<small::normal_equations, small::gram_columns, false>(job);
-        }
+    switch (source) {
+        case small::one_matrix:
+            if (keeps_inverses(job))
+                return solve_function_of<small::one_matrix, small::kept_columns, false>(job);
+            [[fallthrough]];
+        case small::some_matrices:
+            return solve_function_of_shared(job);
+        case small::own_matrix:
+            return solve_function_of<small::own_matrix, 16, false>(job);
+        case small::normal_equations:
+            return solve_function_of<small::normal_equations, small::gram_columns, false>(job);
     }
     return nullptr;
 }

@@ -47,7 +47,7 @@ void solve_by_one_thread_each(const HostJob& host) {
                               : std::clamp<int64_t>((1 << 17) / std::max<int64_t>(work, 1), 1, most);
     const int pieces = static_cast<int>((job.systems + piece - 1) / piece);
     const int threads = std::min(host.threads, pieces);
-    const bool tries = special_cases && small::source_of(job, host.form_gram) != small::no_source;
+    const bool tries = small::source_of(job, host.form_gram) != small::no_source;
     std::vector<ThreadState> thread_states(threads);
     std::atomic<bool> out_of_memory{false};
     Pool::instance().run(pieces, threads, [&](int p, int thread) {
