@@ -30,6 +30,7 @@ def test_default_calls_are_among_them():
 def test_compiled_kernels_are_found_on_disk(monkeypatch, tmp_path):
     pytest.importorskip("cuda.core")
     monkeypatch.setenv("STEPWELL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(nvrtc, "shipped_folder", lambda: tmp_path / "_kernels")
     few = [("sparse_product", cuda_sparse.kernel_defines(8))]
     monkeypatch.setattr(warming, "common_kernels", lambda: few)
     told = []

@@ -132,7 +132,9 @@ def test_uniform_density_on_the_callers_stream(torch):
     with torch.cuda.stream(torch.cuda.Stream()):
         t = centroidal(2000, resolution=512, like=torch.empty(0, device="cuda"))
         assert t.sites.is_cuda
-        assert t.mode.startswith("CUDA graph")
+        # Where the device never waits for the host no graph is asked for; it may not be refused.
+        assert t.mode.startswith(("CUDA graph", "one launch a turn"))
+        assert "not captured" not in t.mode
         assert t.success
         assert 1 <= t.normalized_energy / HEXAGONAL_BOUND < 1.05
 
