@@ -29,6 +29,10 @@ auto with_size(int32_t n, const Work& work) {
                 return work(Exactly<3>{});
             case 4:
                 return work(Exactly<4>{});
+            case 5:
+                return work(Exactly<5>{});
+            case 6:
+                return work(Exactly<6>{});
             default:
                 break;
         }
